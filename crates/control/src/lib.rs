@@ -7,13 +7,13 @@
 
 pub mod admin;
 pub mod cluster;
-pub mod merge;
 pub mod config;
 pub mod edge;
 pub mod file;
-pub mod reload;
 pub mod limits;
+pub mod merge;
 pub mod nats;
+pub mod reload;
 pub mod verify;
 
 pub use ringmain_gateway::filter;

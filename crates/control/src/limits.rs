@@ -21,7 +21,7 @@ pub const CONFIG_ERRORS: usize = 100;
 pub const NAMED_FILE_BYTES: usize = 4 << 20;
 
 /// The longest time that may be written; what follows computes with times without care for overflow.
-pub const LONGEST: Duration = Duration::from_hours(24 * 365);
+pub const MAX_TIME: Duration = Duration::from_hours(24 * 365);
 
 /// Bytes of a request's body to the administration; a longer one is refused.
 pub const ADMIN_BODY_BYTES: u64 = 4096;
@@ -48,7 +48,7 @@ pub const DASHBOARD_ENDPOINTS: usize = 24;
 pub const DASHBOARD_PROBLEMS: usize = 20;
 
 /// How often the page has new figures while somebody looks.
-pub const DASHBOARD_EVERY: Duration = Duration::from_secs(1);
+pub const DASHBOARD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Percentiles of the page are of this long to twice as long.
 pub const DASHBOARD_WINDOW: Duration = Duration::from_secs(5);
@@ -60,13 +60,13 @@ pub const METRIC_COUNTERS: usize = 1000;
 
 /// How long a configuration and the files that it names must have been the same before they are applied: contents, size and time of
 /// modification.
-pub const SETTLED_AFTER: Duration = Duration::from_millis(100);
+pub const DEBOUNCE: Duration = Duration::from_millis(100);
 
 /// How long a start waits for that. Longer: it fails.
-pub const SETTLED_AT_LATEST: Duration = Duration::from_secs(10);
+pub const DEBOUNCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a file may be open for writing without a write before it counts as closed. Then what it has is applied.
-pub const WRITER_SILENCE: Duration = Duration::from_secs(10);
+pub const WRITER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long the program waits at its end for the access log to be written. Longer: the rest is lost, which is said.
 pub const ACCESS_LOG_FLUSH: Duration = Duration::from_secs(5);
@@ -84,24 +84,24 @@ pub const ADMIN_GRACE: Duration = Duration::from_secs(1);
 pub const NATS_PAYLOAD_BYTES: usize = 512 << 10;
 
 /// How long connecting to a NATS may take, with TLS and signing in. Longer: it is a failure, and the next server is tried.
-pub const NATS_CONNECT_WITHIN: Duration = Duration::from_secs(10);
+pub const NATS_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long nothing may be heard of a NATS before it is asked whether it is there.
-pub const NATS_PING_EVERY: Duration = Duration::from_secs(20);
+pub const NATS_PING_INTERVAL: Duration = Duration::from_secs(20);
 
 /// How long it may take to answer; then it counts as gone.
-pub const NATS_PONG_WITHIN: Duration = Duration::from_secs(10);
+pub const NATS_PONG_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a message of a NATS waits for room with its worker; then it is dropped and counted. Meanwhile nothing is read, and the
 /// server keeps what comes.
-pub const NATS_ROOM_WITHIN: Duration = Duration::from_millis(250);
+pub const NATS_QUEUE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How long none of a consumer's messages waits after one has waited in vain: those without room are dropped at once, so that a
 /// worker that stands still does not hold up what is for the others.
-pub const NATS_IMPATIENT: Duration = Duration::from_secs(5);
+pub const NATS_DROP_PERIOD: Duration = Duration::from_secs(5);
 
 /// A consumer of NATS says the same at most so often.
-pub const NATS_TELL_EVERY: Duration = Duration::from_secs(10);
+pub const NATS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sources of push in a configuration, without consumers of core NATS; a file with more is refused.
 pub const SOURCES: usize = 64;
@@ -110,14 +110,14 @@ pub const SOURCES: usize = 64;
 pub const NATS_CONSUMERS: usize = 64;
 
 /// How long each worker may take to write its channels for the next process. Longer: those start new epochs.
-pub const STATE_FREEZE_WITHIN: Duration = Duration::from_secs(5);
+pub const STATE_FREEZE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long sending them to a successor may take. Longer: all start new epochs.
-pub const STATE_SEND_WITHIN: Duration = Duration::from_secs(10);
+pub const STATE_SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a successor waits for them, from its start on; what is asked of channels waits meanwhile.
-pub const STATE_RECEIVE_WITHIN: Duration = Duration::from_secs(20);
+pub const STATE_RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The pause after a panic of the task that follows Kubernetes; then it begins again.
 #[cfg(feature = "kubernetes")]
-pub const CLUSTER_AGAIN: Duration = Duration::from_secs(10);
+pub const CLUSTER_RESTART_DELAY: Duration = Duration::from_secs(10);

@@ -23,25 +23,25 @@ use ringmain_gateway::table::Problem;
 
 /// A gateway that serves the parts of its sources together.
 #[derive(Debug)]
-pub struct Combined {
+pub struct ConfigMerger {
     gateway: Gateway,
-    sources: Mutex<Sources>,
+    inputs: Mutex<MergeInputs>,
 }
 
 #[derive(Debug)]
-struct Sources {
+struct MergeInputs {
     file: Arc<Config>,
     /// `None`: there is no second source.
     objects: Option<Config>,
 }
 
-impl Combined {
+impl ConfigMerger {
     /// A gateway that serves a file. `has_objects`: there is a second source, which is empty.
     #[must_use]
-    pub fn new(gateway: Gateway, file: Arc<Config>, has_objects: bool) -> Combined {
-        Combined {
+    pub fn new(gateway: Gateway, file: Arc<Config>, has_objects: bool) -> ConfigMerger {
+        ConfigMerger {
             gateway,
-            sources: Mutex::new(Sources {
+            inputs: Mutex::new(MergeInputs {
                 file,
                 objects: has_objects.then(Config::default),
             }),
@@ -59,8 +59,8 @@ impl Combined {
     /// # Errors
     /// The problems of the file: then nothing has changed.
     pub fn replace_file(&self, config: Arc<Config>, now: Duration) -> Result<Arc<Config>, Vec<Problem>> {
-        let mut sources = self.sources();
-        let Some(objects) = &sources.objects else {
+        let mut inputs = self.inputs();
+        let Some(objects) = &inputs.objects else {
             self.gateway.replace_whole(config, now)?;
             // The table's own, which has the parts of the last one that are alike: none is held twice.
             return Ok(Arc::clone(self.gateway.table().config()));
@@ -71,15 +71,15 @@ impl Combined {
         }
         let is_ours = |name: &Name| config.listeners.iter().any(|listener| listener.name == *name);
         self.gateway
-            .replace_bound(Arc::new(join(&config, objects)), now, &is_ours)?;
-        sources.file = Arc::clone(&config);
+            .replace_bound(Arc::new(merge_parts(&config, objects)), now, &is_ours)?;
+        inputs.file = Arc::clone(&config);
         Ok(config)
     }
 
     /// Replaces the parts of objects, one by one. Returns the problems of the whole configuration, once all workers serve it.
     pub fn replace_objects(&self, objects: Config, now: Duration) -> Vec<Problem> {
-        let mut sources = self.sources();
-        let is_same = sources
+        let mut inputs = self.inputs();
+        let is_same = inputs
             .objects
             .as_ref()
             .is_some_and(|last| have_same_parts(last, &objects));
@@ -87,16 +87,16 @@ impl Combined {
         if is_same && self.gateway.unheard().is_empty() {
             return self.gateway.problems();
         }
-        let joined = join(&sources.file, &objects);
-        sources.objects = Some(objects);
-        self.gateway.replace(Arc::new(joined), now)
+        let merged = merge_parts(&inputs.file, &objects);
+        inputs.objects = Some(objects);
+        self.gateway.replace(Arc::new(merged), now)
     }
 
     /// Replaces the endpoints of some upstreams of the objects, and nothing else: no rule is compiled. Upstreams that the objects do
     /// not have are ignored.
     pub fn put_endpoints(&self, all: Vec<(Name, Vec<Endpoint>)>) {
-        let mut sources = self.sources();
-        let Sources { file, objects } = &mut *sources;
+        let mut inputs = self.inputs();
+        let MergeInputs { file, objects } = &mut *inputs;
         let Some(objects) = objects else { return };
         let mut put: BTreeMap<Name, Vec<Endpoint>> = all.into_iter().collect();
         for upstream in &mut objects.upstreams {
@@ -114,21 +114,21 @@ impl Combined {
         }
     }
 
-    fn sources(&self) -> MutexGuard<'_, Sources> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    fn inputs(&self) -> MutexGuard<'_, MergeInputs> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The parts of both. Of two with one name, or that match alike, the file's counts; settings of the process are the file's.
-fn join(file: &Config, objects: &Config) -> Config {
-    let mut joined = file.clone();
-    joined.listeners.extend(objects.listeners.iter().cloned());
-    joined.routes.extend(objects.routes.iter().cloned());
-    joined.streams.extend(objects.streams.iter().cloned());
-    joined.upstreams.extend(objects.upstreams.iter().cloned());
-    joined.certificates.extend(objects.certificates.iter().cloned());
-    joined.authorities.extend(objects.authorities.iter().cloned());
-    joined
+fn merge_parts(file: &Config, objects: &Config) -> Config {
+    let mut merged = file.clone();
+    merged.listeners.extend(objects.listeners.iter().cloned());
+    merged.routes.extend(objects.routes.iter().cloned());
+    merged.streams.extend(objects.streams.iter().cloned());
+    merged.upstreams.extend(objects.upstreams.iter().cloned());
+    merged.certificates.extend(objects.certificates.iter().cloned());
+    merged.authorities.extend(objects.authorities.iter().cloned());
+    merged
 }
 
 /// Returns whether the parts of objects are the same: those that are shared are not compared.

@@ -25,28 +25,28 @@ use ringmain_sys::memory;
 use ringmain_sys::watch::{Watcher, Woken};
 
 use crate::cluster::Cluster;
-use crate::merge::Combined;
-use crate::config::{ConfigError, Kubernetes, Loaded};
-use crate::file::{self, Print, Reading, Unreadable};
+use crate::config::{ConfigError, KubernetesSource, Loaded};
+use crate::file::{self, Fingerprint, LoadedFile, UnreadableFile};
 use crate::limits;
+use crate::merge::ConfigMerger;
 use crate::nats::Consumers;
 use crate::verify::{self, Rejected};
 
 /// The control thread's handle. Dropping it ends the thread.
 #[derive(Debug)]
-pub struct Control {
-    shared: Arc<Shared>,
+pub struct ConfigWatcher {
+    context: Arc<WatchContext>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    bell: Event,
-    asked: AtomicBool,
-    over: AtomicBool,
-    good: AtomicU64,
-    bad: AtomicU64,
-    state: Mutex<State>,
+struct WatchContext {
+    wakeup: Event,
+    reload_requested: AtomicBool,
+    is_stopping: AtomicBool,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    status: Mutex<ConfigStatus>,
     consumers: Consumers,
     sources: Sources,
     cluster: Option<Cluster>,
@@ -54,7 +54,7 @@ struct Shared {
 
 /// The configuration that is served, and what was last read.
 #[derive(Clone, Debug)]
-pub struct State {
+pub struct ConfigStatus {
     /// The file.
     pub path: PathBuf,
     /// The text that is served.
@@ -62,139 +62,139 @@ pub struct State {
     /// The configuration that is served.
     pub config: Arc<Config>,
     /// When that was read, since 1970.
-    pub since: Duration,
+    pub loaded_at: Duration,
     /// What is wrong with the file as it was last read: then it is not served.
-    pub wrong: Vec<ConfigError>,
+    pub errors: Vec<ConfigError>,
     /// Whether the file as it was last read is served.
     pub is_current: bool,
     /// When the file was last read to be served, since 1970.
-    pub tried: Duration,
+    pub attempted_at: Duration,
     /// Keys whose values hold from the next start on only.
-    pub at_restart: Vec<String>,
+    pub restart_required: Vec<String>,
 }
 
 /// How often the configuration was reloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reloads {
     /// The file is served since.
-    pub good: u64,
+    pub succeeded: u64,
     /// The file was rejected, and nothing has changed.
-    pub bad: u64,
+    pub failed: u64,
 }
 
 /// The configuration at the start.
 #[derive(Debug)]
-pub struct Begun {
+pub struct InitialConfig {
     /// The file.
     pub path: PathBuf,
     /// By what it is told from other readings.
-    pub print: Print,
+    pub fingerprint: Fingerprint,
     /// The file's text.
     pub text: Arc<str>,
     /// What it means.
     pub config: Arc<Config>,
     /// Kubernetes as a second source.
-    pub kubernetes: Option<Arc<Kubernetes>>,
+    pub kubernetes: Option<Arc<KubernetesSource>>,
 }
 
-impl Control {
+impl ConfigWatcher {
     /// Starts the thread, and that of a second source. Changes since the file was read are not missed.
     ///
     /// # Errors
     /// No descriptor, no thread, or no access to the second source.
-    pub fn start(gateway: Gateway, begun: Begun) -> io::Result<Control> {
-        let has_objects = begun.kubernetes.is_some();
+    pub fn start(gateway: Gateway, initial: InitialConfig) -> io::Result<ConfigWatcher> {
+        let has_objects = initial.kubernetes.is_some();
         let limits = gateway.limits();
-        let combined = Combined::new(gateway.clone(), Arc::clone(&begun.config), has_objects);
-        let combined = Arc::new(combined);
-        let cluster = begun.kubernetes.as_ref();
-        let cluster = cluster.map(|settings| Cluster::start(settings, Arc::clone(&combined)));
-        let shared = Arc::new(Shared {
-            bell: Event::new()?,
-            asked: AtomicBool::new(false),
-            over: AtomicBool::new(false),
-            good: AtomicU64::new(0),
-            bad: AtomicU64::new(0),
+        let merger = ConfigMerger::new(gateway.clone(), Arc::clone(&initial.config), has_objects);
+        let merger = Arc::new(merger);
+        let cluster = initial.kubernetes.as_ref();
+        let cluster = cluster.map(|settings| Cluster::start(settings, Arc::clone(&merger)));
+        let context = Arc::new(WatchContext {
+            wakeup: Event::new()?,
+            reload_requested: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            succeeded: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
             consumers: Consumers::new(gateway.inlet()),
             sources: Sources::new(gateway.inlet()),
             cluster: cluster.transpose()?,
-            state: Mutex::new(State {
-                path: begun.path.clone(),
-                text: begun.text,
-                config: Arc::clone(&begun.config),
-                since: clock::realtime(),
-                wrong: Vec::new(),
+            status: Mutex::new(ConfigStatus {
+                path: initial.path.clone(),
+                text: initial.text,
+                config: Arc::clone(&initial.config),
+                loaded_at: clock::realtime(),
+                errors: Vec::new(),
                 is_current: true,
-                tried: clock::realtime(),
-                at_restart: Vec::new(),
+                attempted_at: clock::realtime(),
+                restart_required: Vec::new(),
             }),
         });
-        shared.consume(&begun.config);
-        let follower = Follower {
-            shared: Arc::clone(&shared),
-            path: begun.path,
-            print: begun.print,
+        context.update_sources(&initial.config);
+        let thread_state = WatchThread {
+            context: Arc::clone(&context),
+            path: initial.path,
+            fingerprint: initial.fingerprint,
             limits,
-            started: begun.config,
-            combined,
-            kubernetes: begun.kubernetes,
+            started: initial.config,
+            merger,
+            kubernetes: initial.kubernetes,
         };
         let builder = std::thread::Builder::new().name("ringmain-control".into());
         #[expect(
             clippy::disallowed_methods,
             reason = "the one thread of control: it waits for files, which no worker may"
         )]
-        let thread = builder.spawn(move || follower.run())?;
-        Ok(Control {
-            shared,
+        let thread = builder.spawn(move || thread_state.run())?;
+        Ok(ConfigWatcher {
+            context,
             thread: Some(thread),
         })
     }
 
     /// Has the file reloaded, whether it has changed or not.
     pub fn reload(&self) {
-        self.shared.asked.store(true, Ordering::Release);
-        self.shared.bell.signal();
+        self.context.reload_requested.store(true, Ordering::Release);
+        self.context.wakeup.signal();
     }
 
     /// How often it was reloaded.
     #[must_use]
     pub fn reloads(&self) -> Reloads {
         Reloads {
-            good: self.shared.good.load(Ordering::Relaxed),
-            bad: self.shared.bad.load(Ordering::Relaxed),
+            succeeded: self.context.succeeded.load(Ordering::Relaxed),
+            failed: self.context.failed.load(Ordering::Relaxed),
         }
     }
 
     /// The consumers of brokers.
     #[must_use]
     pub fn consumers(&self) -> &Consumers {
-        &self.shared.consumers
+        &self.context.consumers
     }
 
     /// The sources of publications.
     #[must_use]
     pub fn sources(&self) -> &Sources {
-        &self.shared.sources
+        &self.context.sources
     }
 
     /// The cluster that is followed.
     #[must_use]
     pub fn cluster(&self) -> Option<&Cluster> {
-        self.shared.cluster.as_ref()
+        self.context.cluster.as_ref()
     }
 
     /// The configuration that is served, and what was last read.
     #[must_use]
-    pub fn state(&self) -> State {
-        self.shared.state().clone()
+    pub fn status(&self) -> ConfigStatus {
+        self.context.lock_status().clone()
     }
 }
 
-impl Drop for Control {
+impl Drop for ConfigWatcher {
     fn drop(&mut self) {
-        self.shared.over.store(true, Ordering::Release);
-        self.shared.bell.signal();
+        self.context.is_stopping.store(true, Ordering::Release);
+        self.context.wakeup.signal();
         if let Some(thread) = self.thread.take() {
             // What it panicked of was said.
             let _ = thread.join();
@@ -202,14 +202,14 @@ impl Drop for Control {
     }
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl WatchContext {
+    fn lock_status(&self) -> MutexGuard<'_, ConfigStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has consumers of brokers at work as the configuration wants them. One without `push`, or with a wrong one, leaves them as it
     /// leaves push.
-    fn consume(&self, config: &Config) {
+    fn update_sources(&self, config: &Config) {
         if let Some(push) = &config.push {
             self.consumers.follow(&push.nats);
             self.sources.follow(&push.sources);
@@ -218,30 +218,30 @@ impl Shared {
 }
 
 /// What the thread has.
-struct Follower {
-    shared: Arc<Shared>,
-    combined: Arc<Combined>,
-    kubernetes: Option<Arc<Kubernetes>>,
+struct WatchThread {
+    context: Arc<WatchContext>,
+    merger: Arc<ConfigMerger>,
+    kubernetes: Option<Arc<KubernetesSource>>,
     path: PathBuf,
-    print: Print,
+    fingerprint: Fingerprint,
     /// What cannot change without a restart is compared with.
     started: Arc<Config>,
     limits: ringmain_web::Limits,
 }
 
 /// How a wait ends.
-enum Waited {
+enum WakeReason {
     /// The time is over.
-    Quiet,
+    TimedOut,
     /// A watched file has changed.
     Changed,
     /// A reload was requested.
     Requested,
     /// The thread is to end.
-    Over,
+    Stopped,
 }
 
-impl Follower {
+impl WatchThread {
     fn run(mut self) {
         let mut watcher = match Watcher::new() {
             Ok(watcher) => watcher,
@@ -251,17 +251,17 @@ impl Follower {
                      after a change",
                     self.path.display()
                 );
-                return self.run_blind();
+                return self.run_without_inotify();
             }
         };
         // Nobody has watched since the file was first read; and the memory that took is not needed any more.
-        self.follow(&mut watcher, false);
+        self.debounce(&mut watcher, false);
         memory::give_back();
         loop {
-            match self.wait(&mut watcher, None) {
-                Ok(Waited::Over) => return,
-                Ok(Waited::Quiet) => {}
-                Ok(waited) => self.follow(&mut watcher, matches!(waited, Waited::Requested)),
+            match self.wait_for_wakeup(&mut watcher, None) {
+                Ok(WakeReason::Stopped) => return,
+                Ok(WakeReason::TimedOut) => {}
+                Ok(reason) => self.debounce(&mut watcher, matches!(reason, WakeReason::Requested)),
                 Err(error) => {
                     log::error!("the control thread ends, and nothing is followed any more: {error}");
                     return;
@@ -271,18 +271,18 @@ impl Follower {
     }
 
     /// Without files being watched: at a request only.
-    fn run_blind(mut self) {
-        let shared = Arc::clone(&self.shared);
-        while shared.bell.wait().is_ok() {
+    fn run_without_inotify(mut self) {
+        let context = Arc::clone(&self.context);
+        while context.wakeup.wait().is_ok() {
             loop {
-                if shared.over.load(Ordering::Acquire) {
+                if context.is_stopping.load(Ordering::Acquire) {
                     return;
                 }
-                shared.asked.store(false, Ordering::Release);
+                context.reload_requested.store(false, Ordering::Release);
                 let read = file::read(&self.path);
-                let settled = shared.bell.wait_for(limits::SETTLED_AFTER);
-                if settled.is_ok_and(|again| !again) && print(&read).is_unchanged(&self.path) {
-                    self.take(read, true);
+                let settled = context.wakeup.wait_for(limits::DEBOUNCE);
+                if settled.is_ok_and(|again| !again) && fingerprint_of(&read).is_unchanged(&self.path) {
+                    self.apply_reading(read, true);
                     break;
                 }
             }
@@ -290,18 +290,20 @@ impl Follower {
     }
 
     /// Waits for a change of a watched file, a request, or the time.
-    fn wait(&self, watcher: &mut Watcher, time: Option<Duration>) -> io::Result<Waited> {
+    fn wait_for_wakeup(&self, watcher: &mut Watcher, time: Option<Duration>) -> io::Result<WakeReason> {
         let end = time.map(|time| clock::monotonic() + time);
         loop {
             let left = end.map(|end| end.saturating_sub(clock::monotonic()));
-            match watcher.wait(&self.shared.bell, left)? {
-                Woken::Bell if self.shared.over.load(Ordering::Acquire) => return Ok(Waited::Over),
-                Woken::Bell if self.shared.asked.swap(false, Ordering::AcqRel) => {
-                    return Ok(Waited::Requested);
+            match watcher.wait(&self.context.wakeup, left)? {
+                Woken::Bell if self.context.is_stopping.load(Ordering::Acquire) => {
+                    return Ok(WakeReason::Stopped);
+                }
+                Woken::Bell if self.context.reload_requested.swap(false, Ordering::AcqRel) => {
+                    return Ok(WakeReason::Requested);
                 }
                 // Without an answer it may have been anything.
-                Woken::Files if watcher.has_changed().unwrap_or(true) => return Ok(Waited::Changed),
-                Woken::Time => return Ok(Waited::Quiet),
+                Woken::Files if watcher.has_changed().unwrap_or(true) => return Ok(WakeReason::Changed),
+                Woken::Time => return Ok(WakeReason::TimedOut),
                 Woken::Bell | Woken::Files => {}
             }
         }
@@ -309,118 +311,123 @@ impl Follower {
 
     /// Reads until the files have been the same for the settling time and none of them is being written, then applies them: if
     /// they have other contents than before, or a reload was `requested`. A text of which half is written is never applied.
-    fn follow(&mut self, watcher: &mut Watcher, mut requested: bool) {
+    fn debounce(&mut self, watcher: &mut Watcher, mut requested: bool) {
         loop {
             // What was not taken yet may say that a file is being written.
             let _ = watcher.has_changed();
-            let waited = if let Some(file) = watcher.being_written() {
+            let reason = if let Some(file) = watcher.being_written() {
                 let writes = watcher.writes();
-                let waited = self.wait(watcher, Some(limits::WRITER_SILENCE));
-                if matches!(waited, Ok(Waited::Quiet)) && watcher.writes() == writes {
+                let reason = self.wait_for_wakeup(watcher, Some(limits::WRITER_TIMEOUT));
+                if matches!(reason, Ok(WakeReason::TimedOut)) && watcher.writes() == writes {
                     log::warn!(
                         "{} is kept open by a program that has written to it",
                         file.display()
                     );
                     watcher.forget_writers();
                 }
-                waited
+                reason
             } else {
-                self.watch(watcher, &self.print);
-                if !requested && file::is_as_before(&self.path, &self.print) {
+                self.watch_paths(watcher, &self.fingerprint);
+                if !requested && file::matches_disk(&self.path, &self.fingerprint) {
                     return;
                 }
                 let read = file::read(&self.path);
-                self.watch(watcher, print(&read));
-                let waited = self.wait(watcher, Some(limits::SETTLED_AFTER));
-                let is_quiet = matches!(waited, Ok(Waited::Quiet)) && watcher.being_written().is_none();
-                if is_quiet && print(&read).is_unchanged(&self.path) {
-                    self.take(read, requested);
+                self.watch_paths(watcher, fingerprint_of(&read));
+                let reason = self.wait_for_wakeup(watcher, Some(limits::DEBOUNCE));
+                let is_quiet =
+                    matches!(reason, Ok(WakeReason::TimedOut)) && watcher.being_written().is_none();
+                if is_quiet && fingerprint_of(&read).is_unchanged(&self.path) {
+                    self.apply_reading(read, requested);
                     return;
                 }
-                waited
+                reason
             };
-            match waited {
-                Ok(Waited::Requested) => requested = true,
-                Ok(Waited::Changed | Waited::Quiet) => {}
+            match reason {
+                Ok(WakeReason::Requested) => requested = true,
+                Ok(WakeReason::Changed | WakeReason::TimedOut) => {}
                 // The caller finds the error again.
-                Ok(Waited::Over) => return self.shared.bell.signal(),
+                Ok(WakeReason::Stopped) => return self.context.wakeup.signal(),
                 Err(_) => return,
             }
         }
     }
 
-    fn watch(&self, watcher: &mut Watcher, print: &Print) {
-        let paths: BTreeSet<&Path> = self.print.paths().chain(print.paths()).collect();
+    fn watch_paths(&self, watcher: &mut Watcher, fingerprint: &Fingerprint) {
+        let paths: BTreeSet<&Path> = self.fingerprint.paths().chain(fingerprint.paths()).collect();
         for (folder, error) in watcher.watch(paths.into_iter()) {
             log::warn!("changes in {} are not noticed: {error}", folder.display());
         }
     }
 
     /// Applies a reading whose files have settled, if it is something else than before or was `requested`.
-    fn take(&mut self, read: Result<Reading, Box<Unreadable>>, requested: bool) {
+    fn apply_reading(&mut self, read: Result<LoadedFile, Box<UnreadableFile>>, requested: bool) {
         match read {
-            Ok(Reading { loaded, text, print }) => {
-                let is_same = print.has_contents_of(&self.print);
-                self.print = print;
+            Ok(LoadedFile {
+                loaded,
+                text,
+                fingerprint,
+            }) => {
+                let is_same = fingerprint.has_same_contents(&self.fingerprint);
+                self.fingerprint = fingerprint;
                 if requested || !is_same {
-                    self.apply(loaded, text);
+                    self.apply_config(loaded, text);
                     // Reading takes several times the memory of what is served.
                     memory::give_back();
                 }
             }
             Err(unreadable) => {
-                let print = unreadable.print.clone().with(&self.print);
-                let is_same = print.has_contents_of(&self.print);
-                self.print = print;
+                let fingerprint = unreadable.fingerprint.clone().merged_with(&self.fingerprint);
+                let is_same = fingerprint.has_same_contents(&self.fingerprint);
+                self.fingerprint = fingerprint;
                 if requested || !is_same {
                     log::error!("{unreadable}");
-                    self.reject(Vec::new());
+                    self.record_rejection(Vec::new());
                 }
             }
         }
     }
 
-    fn reject(&self, wrong: Vec<ConfigError>) {
-        self.shared.bad.fetch_add(1, Ordering::Relaxed);
+    fn record_rejection(&self, errors: Vec<ConfigError>) {
+        self.context.failed.fetch_add(1, Ordering::Relaxed);
         let name = self.path.display();
         log::error!(
             "{name}: configuration rejected: keeping the previous configuration, nothing has changed"
         );
-        let mut state = self.shared.state();
-        state.wrong = wrong;
-        state.is_current = false;
-        state.tried = clock::realtime();
+        let mut status = self.context.lock_status();
+        status.errors = errors;
+        status.is_current = false;
+        status.attempted_at = clock::realtime();
     }
 
-    fn apply(&self, mut loaded: Loaded, text: Arc<str>) {
+    fn apply_config(&self, mut loaded: Loaded, text: Arc<str>) {
         let name = self.path.display();
-        let last = Arc::clone(&self.shared.state().config);
-        let begun = clock::monotonic();
-        let config = match verify::reload(&self.combined, &mut loaded, &last) {
+        let last = Arc::clone(&self.context.lock_status().config);
+        let initial = clock::monotonic();
+        let config = match verify::apply(&self.merger, &mut loaded, &last) {
             Ok(config) => config,
-            Err(Rejected { errors, more }) => {
+            Err(Rejected { errors, omitted }) => {
                 for error in &errors {
                     log::error!("{error}");
                 }
-                if more > 0 {
-                    log::error!("{name}: {more} more errors");
+                if omitted > 0 {
+                    log::error!("{name}: {omitted} more errors");
                 }
-                return self.reject(errors);
+                return self.record_rejection(errors);
             }
         };
-        let took = clock::monotonic() - begun;
+        let took = clock::monotonic() - initial;
         for warning in &loaded.warnings {
             log::warn!("{warning}");
         }
-        self.shared.consume(&config);
-        if let Some(cluster) = &self.shared.cluster {
-            cluster.report_again();
+        self.context.update_sources(&config);
+        if let Some(cluster) = &self.context.cluster {
+            cluster.update_statuses();
         }
-        let at_restart = self.at_restart(&config, loaded.kubernetes.as_ref());
-        if !at_restart.is_empty() {
+        let restart_required = self.restart_required(&config, loaded.kubernetes.as_ref());
+        if !restart_required.is_empty() {
             log::warn!(
                 "{name}: these hold from a restart on (SIGUSR2 does one without a connection refused): {}",
-                at_restart.join(", ")
+                restart_required.join(", ")
             );
         }
         if *config == *last {
@@ -428,21 +435,21 @@ impl Follower {
         } else {
             log::info!("{name}: configuration reloaded in {took:?}");
         }
-        let mut state = self.shared.state();
-        state.config = config;
-        state.text = text;
-        state.since = clock::realtime();
-        state.tried = state.since;
-        state.wrong = Vec::new();
-        state.is_current = true;
-        state.at_restart = at_restart;
-        self.shared.good.fetch_add(1, Ordering::Relaxed);
+        let mut status = self.context.lock_status();
+        status.config = config;
+        status.text = text;
+        status.loaded_at = clock::realtime();
+        status.attempted_at = status.loaded_at;
+        status.errors = Vec::new();
+        status.is_current = true;
+        status.restart_required = restart_required;
+        self.context.succeeded.fetch_add(1, Ordering::Relaxed);
     }
 
     /// What cannot follow while it serves.
-    fn at_restart(&self, config: &Config, kubernetes: Option<&Arc<Kubernetes>>) -> Vec<String> {
+    fn restart_required(&self, config: &Config, kubernetes: Option<&Arc<KubernetesSource>>) -> Vec<String> {
         let started = &self.started;
-        let limits = self.combined.gateway().limits();
+        let limits = self.merger.gateway().limits();
         let changed = [
             (
                 "limits of listeners",
@@ -463,9 +470,9 @@ impl Follower {
 }
 
 /// The files of a reading.
-fn print(read: &Result<Reading, Box<Unreadable>>) -> &Print {
+fn fingerprint_of(read: &Result<LoadedFile, Box<UnreadableFile>>) -> &Fingerprint {
     match read {
-        Ok(reading) => &reading.print,
-        Err(unreadable) => &unreadable.print,
+        Ok(reading) => &reading.fingerprint,
+        Err(unreadable) => &unreadable.fingerprint,
     }
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_control::config::{self, ConfigError, Warning};
-use ringmain_control::edge::{Checked, Edge};
-use ringmain_control::file::{self, Reading};
+use ringmain_control::edge::{CheckedFile, Edge};
+use ringmain_control::file::{self, LoadedFile};
 use ringmain_control::verify::Rejected;
 use ringmain_gateway::model::{Config, Rule};
 use ringmain_gateway::table::Table;
@@ -31,7 +31,7 @@ struct Read {
 /// Validates a file as a start and a reload do.
 pub(crate) fn check(args: &Check) -> Result<(), Failure> {
     // This program has no filters of its own; those that embed the gateway have.
-    let Checked { outcome, warnings } = Edge::of(&args.file).check()?;
+    let CheckedFile { outcome, warnings } = Edge::from_file(&args.file).check()?;
     let name = args.file.display();
     print(|out| {
         if args.json {
@@ -76,7 +76,7 @@ fn as_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> ser
             "file": error.file,
             "line": error.position.line,
             "column": error.position.column,
-            "what": error.what,
+            "what": error.part,
             "expected": error.expected,
             "found": error.found,
             "advice": error.advice,
@@ -93,16 +93,17 @@ fn as_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> ser
     json!({
         "right": outcome.is_ok(),
         "errors": errors.collect::<Vec<_>>(),
-        "more": rejected.more,
+        "more": rejected.omitted,
         "warnings": warnings.collect::<Vec<_>>(),
     })
 }
 
 /// Reads a file. `fits`: whether this program has what a rule wants of it.
 fn read(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<Read, Failure> {
-    let Reading { mut loaded, .. } = file::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
+    let LoadedFile { mut loaded, .. } =
+        file::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
     let table = loaded.config.take();
     let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| fits(rule)));
-    let wrong = loaded.wrong(table.as_ref().map_or(&[], Table::problems));
+    let wrong = loaded.all_errors(table.as_ref().map_or(&[], Table::problems));
     Ok(Read { table, wrong })
 }

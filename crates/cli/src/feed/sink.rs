@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use ringmain_control::nats::{Failure as NatsFailure, Publisher};
+use ringmain_control::nats::{ConnectionError, Publisher};
 use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer, NatsTls, Secret};
 use ringmain_load::target::{Scheme, Target as Url};
 
@@ -185,8 +185,8 @@ fn lost(error: io::Error) -> Trouble {
 }
 
 /// What a NATS makes of it.
-fn trouble(failure: NatsFailure) -> Trouble {
-    match failure.is_final() {
+fn trouble(failure: ConnectionError) -> Trouble {
+    match failure.is_permanent() {
         true => Trouble::Refused(failure.to_string()),
         false => Trouble::Lost(failure.to_string()),
     }
@@ -232,7 +232,7 @@ impl Sink {
     pub(super) fn carry_on(&mut self, within: Duration) -> Result<(), Trouble> {
         match self {
             Sink::Lines(lines) => lines.carry_on(),
-            Sink::Nats { publisher, .. } => publisher.carry_on(within).map_err(trouble),
+            Sink::Nats { publisher, .. } => publisher.send_pending(within).map_err(trouble),
             Sink::Push { http, .. } => http.carry_on(),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ringmain_control::edge::access_log::{self, Rotated};
+use ringmain_control::edge::access_log::{self, LogRotation};
 use ringmain_engine::features::Features;
 use ringmain_engine::{Engine, Report};
 use ringmain_sys::signal::Signals;
@@ -38,7 +38,7 @@ pub(super) fn serve(
     let mut watch = Watch::new(facts, board, Arc::clone(&site));
     let served = Arc::clone(&site);
     let requests = || ("requests", site.stats().totals().requests());
-    let mut rotated = Rotated::default();
+    let mut log_rotation = LogRotation::default();
     let summary = engine
         .run_observed(
             signals,
@@ -47,7 +47,7 @@ pub(super) fn serve(
                 if let Some(certificates) = &mut entrances.certificates {
                     certificates.follow(running.hangups());
                 }
-                rotated.follow(running, &site);
+                log_rotation.reopen_on_signal(running, &site);
                 let report = running.report();
                 // First: who reads that it listens finds figures there.
                 watch.look(&report);
@@ -55,7 +55,7 @@ pub(super) fn serve(
             },
         )
         .map_err(Failure::other)?;
-    access_log::finish(&site);
+    access_log::flush(&site);
     Ok(counts(&summary.report, requests()))
 }
 
@@ -66,7 +66,7 @@ fn access_log(http: &Http) -> Result<Option<AccessLog>, Failure> {
         Some(Destination::StandardOutput) => AccessLog::to_stdout(),
         Some(Destination::File(path)) => AccessLog::to_file(path),
     };
-    let log = log.map_err(|error| Failure::from(access_log::cannot_open(&error)))?;
+    let log = log.map_err(|error| Failure::from(access_log::open_error(&error)))?;
     let format = match http.access_log_format {
         Some(AccessLogFormat::Common) => Format::Common,
         Some(AccessLogFormat::Combined) | None => Format::Combined,

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::Inner;
+use super::AdminContext;
 
 /// The state of following a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Followed {
+pub(super) struct ClusterStatus {
     /// The URL of the API server.
     pub(super) api_server: String,
     /// The name of the controller whose GatewayClasses are served.
@@ -44,7 +44,7 @@ fn is_zero(count: &usize) -> bool {
     *count == 0
 }
 
-impl Followed {
+impl ClusterStatus {
     /// Leaves so many failing watches and problems, and the number of the others.
     pub(super) fn truncate(&mut self, most: usize) {
         self.more_failing += self.failing.len().saturating_sub(most);
@@ -64,7 +64,7 @@ pub(super) struct FailingWatch {
 
 /// Returns the state of following a cluster. `None`: the configuration has none.
 #[cfg(feature = "kubernetes")]
-pub(super) fn followed(inner: &Inner) -> Option<Followed> {
+pub(super) fn cluster_status(inner: &AdminContext) -> Option<ClusterStatus> {
     let health = inner.control.cluster()?.health();
     let details = health.details();
     let failing = details
@@ -75,7 +75,7 @@ pub(super) fn followed(inner: &Inner) -> Option<Followed> {
             error: failure.error,
             since: failure.since.as_secs(),
         });
-    Some(Followed {
+    Some(ClusterStatus {
         api_server: details.api_server,
         controller: details.controller,
         identity: details.identity,
@@ -96,6 +96,6 @@ pub(super) fn followed(inner: &Inner) -> Option<Followed> {
 
 /// A build without the feature follows none.
 #[cfg(not(feature = "kubernetes"))]
-pub(super) fn followed(_: &Inner) -> Option<Followed> {
+pub(super) fn cluster_status(_: &AdminContext) -> Option<ClusterStatus> {
     None
 }

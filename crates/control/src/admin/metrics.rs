@@ -19,37 +19,37 @@ use ringmain_gateway::status::Counted;
 use ringmain_gateway::{Copied, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
-use super::Inner;
-use super::status::label;
+use super::AdminContext;
+use super::status::health_label;
 use crate::limits;
 
 /// All of them.
-pub(super) fn text(inner: &Inner) -> String {
-    let mut page = Page::default();
-    process_of(&mut page, inner);
-    workers(&mut page, inner);
-    requests::requests(&mut page, inner);
-    handshakes(&mut page, inner);
-    certificates(&mut page, inner);
-    streams(&mut page, inner);
+pub(super) fn render(inner: &AdminContext) -> String {
+    let mut page = MetricsPage::default();
+    write_process(&mut page, inner);
+    write_workers(&mut page, inner);
+    requests::write_requests(&mut page, inner);
+    write_handshakes(&mut page, inner);
+    write_certificates(&mut page, inner);
+    write_streams(&mut page, inner);
     if let Some(report) = inner.gateway.push() {
-        super::push_metrics::counts(&mut page, &report);
+        super::push_metrics::write_push(&mut page, &report);
     }
-    upstreams(&mut page, inner);
-    counters(&mut page, inner);
-    nats::consumers(&mut page, inner);
-    sources::all(&mut page, inner);
+    write_upstreams(&mut page, inner);
+    write_counters(&mut page, inner);
+    nats::write_consumers(&mut page, inner);
+    sources::write_sources(&mut page, inner);
     #[cfg(feature = "kubernetes")]
-    cluster::all(&mut page, inner);
-    configuration(&mut page, inner);
+    cluster::write_cluster(&mut page, inner);
+    write_configuration(&mut page, inner);
     page.0
 }
 
 /// Text that is being written.
 #[derive(Default)]
-pub(super) struct Page(pub(super) String);
+pub(super) struct MetricsPage(pub(super) String);
 
-impl Page {
+impl MetricsPage {
     /// What follows is one metric.
     pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to memory does not fail.
@@ -76,29 +76,29 @@ impl Page {
         let _ = writeln!(self.0, "{end} {value}");
     }
 
-    pub(super) fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+    pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
     }
 }
 
-fn process_of(page: &mut Page, inner: &Inner) {
+fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
     let report = inner.board.report();
-    let engine = super::engine(report.as_ref());
+    let engine = super::engine_name(report.as_ref());
     page.metric("ringmain_info", "gauge", "What serves: always 1.");
     page.sample(
         "ringmain_info",
         &[("version", inner.version), ("engine", engine)],
         1,
     );
-    page.one(
+    page.single(
         "ringmain_draining",
         "gauge",
         "1 while no new connections are taken.",
         u8::from(inner.board.is_draining()),
     );
     if let Some(bytes) = process::resident_bytes() {
-        page.one("process_resident_memory_bytes", "gauge", "Memory in use.", bytes);
+        page.single("process_resident_memory_bytes", "gauge", "Memory in use.", bytes);
     }
     let gauges = [
         (
@@ -119,14 +119,14 @@ fn process_of(page: &mut Page, inner: &Inner) {
     ];
     for (name, help, value) in gauges {
         if let Some(value) = value {
-            page.one(name, "gauge", help, value);
+            page.single(name, "gauge", help, value);
         }
     }
     if let Some(begun) = process::start_time() {
         let help = "When the process began, since the Unix epoch.";
-        page.one("process_start_time_seconds", "gauge", help, begun.as_secs_f64());
+        page.single("process_start_time_seconds", "gauge", help, begun.as_secs_f64());
     }
-    page.one(
+    page.single(
         "process_cpu_seconds_total",
         "counter",
         "CPU time used.",
@@ -135,10 +135,10 @@ fn process_of(page: &mut Page, inner: &Inner) {
 }
 
 /// Name, kind, help, and the number of a worker.
-type Column = (&'static str, &'static str, &'static str, fn(&WorkerReport) -> u64);
+type WorkerColumn = (&'static str, &'static str, &'static str, fn(&WorkerReport) -> u64);
 
-fn workers(page: &mut Page, inner: &Inner) {
-    const COLUMNS: [Column; 10] = [
+fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
+    const COLUMNS: [WorkerColumn; 10] = [
         ("ringmain_connections", "gauge", "Connections open.", |w| {
             u64::from(w.connections)
         }),
@@ -208,7 +208,7 @@ fn workers(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn handshakes(page: &mut Page, inner: &Inner) {
+fn write_handshakes(page: &mut MetricsPage, inner: &AdminContext) {
     let handshakes = inner.gateway.handshakes();
     let name = "ringmain_tls_handshakes_total";
     page.metric(name, "counter", "TLS handshakes of clients.");
@@ -222,7 +222,7 @@ fn handshakes(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn certificates(page: &mut Page, inner: &Inner) {
+fn write_certificates(page: &mut MetricsPage, inner: &AdminContext) {
     let name = "ringmain_certificate_expiry_timestamp_seconds";
     page.metric(
         name,
@@ -235,7 +235,7 @@ fn certificates(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn streams(page: &mut Page, inner: &Inner) {
+fn write_streams(page: &mut MetricsPage, inner: &AdminContext) {
     let streams = inner.gateway.streams();
     let name = "ringmain_streams_open";
     page.metric(name, "gauge", "Connections that are passed on, by stream route.");
@@ -266,11 +266,11 @@ fn streams(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn upstreams(page: &mut Page, inner: &Inner) {
+fn write_upstreams(page: &mut MetricsPage, inner: &AdminContext) {
     let mut upstreams = inner.gateway.upstreams();
     upstreams.truncate(limits::METRIC_UPSTREAMS);
-    type Column = (&'static str, &'static str, fn(&UpstreamStatus) -> u32);
-    let columns: [Column; 4] = [
+    type UpstreamColumn = (&'static str, &'static str, fn(&UpstreamStatus) -> u32);
+    let columns: [UpstreamColumn; 4] = [
         (
             "ringmain_upstream_requests",
             "Requests under way to an upstream.",
@@ -314,13 +314,13 @@ fn upstreams(page: &mut Page, inner: &Inner) {
             page.sample(name, &[("upstream", &upstream.name), ("cap", cap.label())], count);
         }
     }
-    tries(page, &upstreams);
-    upstream_faults(page, &upstreams);
-    endpoints::endpoints(page, &upstreams);
-    endpoints_by_health(page, &upstreams);
+    write_retries(page, &upstreams);
+    write_upstream_faults(page, &upstreams);
+    endpoints::write_endpoints(page, &upstreams);
+    write_endpoint_health(page, &upstreams);
 }
 
-fn endpoints_by_health(page: &mut Page, upstreams: &[UpstreamStatus]) {
+fn write_endpoint_health(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     let name = "ringmain_upstream_endpoints";
     page.metric(
         name,
@@ -336,14 +336,14 @@ fn endpoints_by_health(page: &mut Page, upstreams: &[UpstreamStatus]) {
                 .count();
             page.sample(
                 name,
-                &[("upstream", &upstream.name), ("health", label(health))],
+                &[("upstream", &upstream.name), ("health", health_label(health))],
                 count,
             );
         }
     }
 }
 
-fn upstream_faults(page: &mut Page, upstreams: &[UpstreamStatus]) {
+fn write_upstream_faults(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     let name = "ringmain_upstream_faults_total";
     page.metric(
         name,
@@ -359,7 +359,7 @@ fn upstream_faults(page: &mut Page, upstreams: &[UpstreamStatus]) {
 }
 
 /// What policies count, by name.
-fn counters(page: &mut Page, inner: &Inner) {
+fn write_counters(page: &mut MetricsPage, inner: &AdminContext) {
     let mut counters = inner.gateway.counters();
     counters.truncate(limits::METRIC_COUNTERS);
     let requests = "ringmain_concurrency_requests";
@@ -383,7 +383,7 @@ fn counters(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
+fn write_retries(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     let name = "ringmain_upstream_retries_total";
     page.metric(
         name,
@@ -427,55 +427,55 @@ fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
     }
 }
 
-fn configuration(page: &mut Page, inner: &Inner) {
+fn write_configuration(page: &mut MetricsPage, inner: &AdminContext) {
     let reloads = inner.control.reloads();
-    let state = inner.control.state();
+    let status = inner.control.status();
     let name = "ringmain_config_reloads_total";
     page.metric(
         name,
         "counter",
         "Reloads of the configuration: good, served since; bad, rejected.",
     );
-    page.sample(name, &[("outcome", "good")], reloads.good);
-    page.sample(name, &[("outcome", "bad")], reloads.bad);
-    page.one(
+    page.sample(name, &[("outcome", "good")], reloads.succeeded);
+    page.sample(name, &[("outcome", "bad")], reloads.failed);
+    page.single(
         "ringmain_config_last_reload_successful",
         "gauge",
         "1 if the configuration as it was last read is served, 0 if it was rejected and the one before is served.",
-        u8::from(state.is_current),
+        u8::from(status.is_current),
     );
-    page.one(
+    page.single(
         "ringmain_config_last_reload_timestamp_seconds",
         "gauge",
         "When the configuration was last read to be served, rejected or not.",
-        state.tried.as_secs_f64(),
+        status.attempted_at.as_secs_f64(),
     );
-    page.one(
+    page.single(
         "ringmain_config_last_reload_success_timestamp_seconds",
         "gauge",
         "When the configuration that is served was read.",
-        state.since.as_secs_f64(),
+        status.loaded_at.as_secs_f64(),
     );
-    page.one(
+    page.single(
         "ringmain_config_current",
         "gauge",
         "The same as ringmain_config_last_reload_successful.",
-        u8::from(state.is_current),
+        u8::from(status.is_current),
     );
-    page.one(
+    page.single(
         "ringmain_config_errors",
         "gauge",
         "Errors of the configuration as it was last read.",
-        state.wrong.len(),
+        status.errors.len(),
     );
-    page.one(
+    page.single(
         "ringmain_config_read_timestamp_seconds",
         "gauge",
         "The same as ringmain_config_last_reload_success_timestamp_seconds, in whole seconds.",
-        state.since.as_secs(),
+        status.loaded_at.as_secs(),
     );
     if let Some(log) = inner.site.access_log() {
-        page.one(
+        page.single(
             "ringmain_access_log_lost_lines_total",
             "counter",
             "Lines that the access log's destination was too slow for, or refused.",

@@ -4,8 +4,8 @@
 //! take part in their limits, and continues while they drain. Whoever reaches its listener may read all of it, and change something
 //! with the token, or without one where none is configured. Metrics and probes have an application of their own beside it.
 
-mod dashboard;
 mod cluster_status;
+mod dashboard;
 mod metrics;
 mod push_metrics;
 mod status;
@@ -27,18 +27,18 @@ use ringmain_web::{App, Error, Flow, Limits, Reply, Request, Result, Site};
 use serde_json::json;
 
 use crate::config;
-use crate::reload::Control;
 use crate::limits;
+use crate::reload::ConfigWatcher;
 
 /// What the administration shows.
 #[derive(Clone)]
-pub struct Admin(Arc<Inner>);
+pub struct AdminApp(Arc<AdminContext>);
 
-struct Inner {
+struct AdminContext {
     gateway: Gateway,
-    control: Arc<Control>,
+    control: Arc<ConfigWatcher>,
     site: Arc<Site>,
-    board: Board,
+    board: StatusBoard,
     version: &'static str,
     /// When this was made, by a clock that does not jump.
     since: Duration,
@@ -47,25 +47,25 @@ struct Inner {
 
 /// Between the administration and whoever runs the gateway's engine.
 #[derive(Clone, Debug, Default)]
-pub struct Board(Arc<Posted>);
+pub struct StatusBoard(Arc<BoardState>);
 
 #[derive(Debug, Default)]
-struct Posted {
+struct BoardState {
     report: Mutex<Option<Report>>,
     draining: AtomicBool,
     drain: AtomicBool,
 }
 
-impl Board {
+impl StatusBoard {
     /// The engine's counts as they are now, and whether it takes no new connections any more.
-    pub fn put(&self, report: Report, draining: bool) {
+    pub fn publish(&self, report: Report, draining: bool) {
         *self.0.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         self.0.draining.store(draining, Ordering::Release);
     }
 
     /// Whether somebody has asked for a drain since the last call.
     #[must_use]
-    pub fn take_drain(&self) -> bool {
+    pub fn take_drain_request(&self) -> bool {
         self.0.drain.swap(false, Ordering::AcqRel)
     }
 
@@ -82,17 +82,17 @@ impl Board {
     }
 }
 
-impl Admin {
+impl AdminApp {
     /// Of a gateway, who follows its configuration, and the application that serves it. `version` is the program's.
     #[must_use]
     pub fn new(
         gateway: Gateway,
-        control: Arc<Control>,
+        control: Arc<ConfigWatcher>,
         site: Arc<Site>,
-        board: Board,
+        board: StatusBoard,
         version: &'static str,
-    ) -> Admin {
-        Admin(Arc::new(Inner {
+    ) -> AdminApp {
+        AdminApp(Arc::new(AdminContext {
             gateway,
             control,
             site,
@@ -106,7 +106,7 @@ impl Admin {
     /// The application.
     #[must_use]
     pub fn app(&self) -> App {
-        let admin = self.0.control.state().config.admin.clone();
+        let admin = self.0.control.status().config.admin.clone();
         let (hosts, token) = admin.map(|admin| (admin.hosts, admin.token)).unwrap_or_default();
         let limits = Limits {
             body_bytes: limits::ADMIN_BODY_BYTES,
@@ -114,31 +114,33 @@ impl Admin {
             patience: None,
             ..Limits::default()
         };
-        let with = |show: fn(&Inner, &Request<'_>, &mut Reply<'_>) -> Result| {
+        let with = |show: fn(&AdminContext, &Request<'_>, &mut Reply<'_>) -> Result| {
             let inner = Arc::clone(&self.0);
             move |req: &Request<'_>, reply: &mut Reply<'_>| show(&inner, req, reply)
         };
         App::new()
             .limits(limits)
-            .before(move |req, _| host_is_ours(&hosts, req))
-            .before(no_browser)
-            .before(move |req, reply| may_change(token.as_ref(), req, reply))
-            .get("/", |req, reply| dashboard::front(PATHS, req, reply))
-            .get_async("/live", self.live())
+            .before(move |req, _| check_host(&hosts, req))
+            .before(reject_cross_origin)
+            .before(move |req, reply| check_token(token.as_ref(), req, reply))
+            .get("/", |req, reply| dashboard::serve_page(INDEX, req, reply))
+            .get_async("/live", self.live_handler())
             .get("/config", with(show_config))
             .get(
                 "/routes",
-                with(|inner, _, reply| reply.json(&status::routes(&inner.gateway))),
+                with(|inner, _, reply| reply.json(&status::routes_json(&inner.gateway))),
             )
             .get(
                 "/upstreams",
-                with(|inner, req, reply| reply.json(&status::upstreams(&inner.gateway, req.cx().wall()))),
+                with(|inner, req, reply| {
+                    reply.json(&status::upstreams_json(&inner.gateway, req.cx().wall()))
+                }),
             )
             .get("/kubernetes", with(show_kubernetes))
             .get("/metrics", with(show_metrics))
             .get("/healthz", |_, reply| reply.text("ok\n"))
             .get("/readyz", with(show_ready))
-            .post("/drain", with(drain))
+            .post("/drain", with(request_drain))
             .get("/log", show_level)
             .put("/log", set_level)
     }
@@ -146,7 +148,7 @@ impl Admin {
     /// The application for who may read metrics and probes, and nothing else.
     #[must_use]
     pub fn metrics(&self) -> App {
-        let with = |show: fn(&Inner, &Request<'_>, &mut Reply<'_>) -> Result| {
+        let with = |show: fn(&AdminContext, &Request<'_>, &mut Reply<'_>) -> Result| {
             let inner = Arc::clone(&self.0);
             move |req: &Request<'_>, reply: &mut Reply<'_>| show(&inner, req, reply)
         };
@@ -161,14 +163,18 @@ impl Admin {
             .get("/readyz", with(show_ready))
     }
 
-    fn live(&self) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
+    fn live_handler(
+        &self,
+    ) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
         let inner = Arc::clone(&self.0);
-        async move |req: &Request<'_>, reply: &mut Reply<'_>| dashboard::live(&inner, req, reply).await
+        async move |req: &Request<'_>, reply: &mut Reply<'_>| {
+            dashboard::stream_events(&inner, req, reply).await
+        }
     }
 }
 
 /// What serves, in a word; empty before it runs.
-fn engine(report: Option<&Report>) -> &'static str {
+fn engine_name(report: Option<&Report>) -> &'static str {
     match report {
         Some(report) if report.selection.uring => "uring",
         Some(_) => "epoll",
@@ -176,7 +182,7 @@ fn engine(report: Option<&Report>) -> &'static str {
     }
 }
 
-const PATHS: &str = "\
+const INDEX: &str = "\
 /           this; in a browser a page that shows the gateway at work
 /live       the figures of that page each second, as server-sent events
 /config     the configuration that is served, as it was read, without secrets; what is wrong with it
@@ -194,7 +200,7 @@ POST and PUT need `Authorization: Bearer TOKEN` where the configuration has `adm
 
 /// A page whose own name leads here (DNS rebinding) could read everything as its own: only names that lead nowhere else are answered.
 /// Unix sockets are not reached by pages.
-fn host_is_ours(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
+fn check_host(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
     let Some(host) = req.host().filter(|_| req.remote().is_some()) else {
         return Ok(Flow::Continue);
     };
@@ -211,7 +217,7 @@ fn host_is_ours(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
 }
 
 /// Whether a request that changes something shows the token, if there is one.
-fn may_change(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
+fn check_token(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
     let (Some(token), false) = (token, matches!(req.method().as_str(), "GET" | "HEAD")) else {
         return Ok(Flow::Continue);
     };
@@ -231,42 +237,42 @@ fn may_change(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) 
 }
 
 /// Pages in a browser on the same host can reach a loopback address, too: what they ask to be changed is refused.
-fn no_browser(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
+fn reject_cross_origin(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
     if req.method().as_str() != "GET" && req.header("origin").is_some() {
         return Err(Error::new(403, "nothing is changed for a page in a browser"));
     }
     Ok(Flow::Continue)
 }
 
-fn show_config(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let state = inner.control.state();
-    let wrong: Vec<String> = state.wrong.iter().map(ToString::to_string).collect();
+fn show_config(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let status = inner.control.status();
+    let wrong: Vec<String> = status.errors.iter().map(ToString::to_string).collect();
     reply.json(&json!({
-        "file": state.path.display().to_string(),
-        "read_at": state.since.as_secs(),
-        "is_current": state.is_current,
-        "last_reload": {"successful": state.is_current, "at": state.tried.as_secs()},
+        "file": status.path.display().to_string(),
+        "read_at": status.loaded_at.as_secs(),
+        "is_current": status.is_current,
+        "last_reload": {"successful": status.is_current, "at": status.attempted_at.as_secs()},
         "wrong": wrong,
-        "at_restart": state.at_restart,
-        "config": config::shown(&state.text),
+        "at_restart": status.restart_required,
+        "config": config::redacted(&status.text),
     }))
 }
 
-fn show_kubernetes(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    match cluster_status::followed(inner) {
+fn show_kubernetes(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    match cluster_status::cluster_status(inner) {
         Some(followed) => reply.json(&followed),
         None => Err(Error::new(404, "the configuration has no key `kubernetes`")),
     }
 }
 
-fn show_metrics(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let text = metrics::text(inner);
+fn show_metrics(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let text = metrics::render(inner);
     reply.text(text)?;
     reply.header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")?;
     Ok(())
 }
 
-fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     if inner.board.is_draining() {
         return Err(Error::new(503, "draining"));
     }
@@ -302,7 +308,7 @@ fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     ))
 }
 
-fn drain(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+fn request_drain(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     log::info!("asked to drain by the administration");
     inner.board.0.drain.store(true, Ordering::Release);
     reply.status(202).text("draining\n")

@@ -2,12 +2,12 @@
 
 use ringmain_push::metrics::{Report, slow_label};
 
-use super::metrics::Page;
+use super::metrics::MetricsPage;
 
 /// Name, kind, help and the number.
-type Column = (&'static str, &'static str, &'static str, fn(&Report) -> u64);
+type PushColumn = (&'static str, &'static str, &'static str, fn(&Report) -> u64);
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [PushColumn; 12] = [
     (
         "ringmain_push_clients",
         "gauge",
@@ -83,9 +83,9 @@ const COLUMNS: [Column; 12] = [
 ];
 
 /// All of them.
-pub(super) fn counts(page: &mut Page, report: &Report) {
+pub(super) fn write_push(page: &mut MetricsPage, report: &Report) {
     for (name, kind, help, pick) in COLUMNS {
-        page.one(name, kind, help, pick(report));
+        page.single(name, kind, help, pick(report));
     }
     let name = "ringmain_push_refused_total";
     page.metric(name, "counter", "Clients that were not let in, by why.");

@@ -8,7 +8,7 @@ use ringmain_gateway::{Copied, Gateway, table};
 use serde_json::{Value, json};
 
 /// What is served, in its order.
-pub(super) fn routes(gateway: &Gateway) -> Value {
+pub(super) fn routes_json(gateway: &Gateway) -> Value {
     let table = gateway.table();
     let listeners: Vec<Value> = table
         .listeners()
@@ -54,7 +54,7 @@ pub(super) fn routes(gateway: &Gateway) -> Value {
 }
 
 /// Who answers. `wall`: the time since the Unix epoch.
-pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
+pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
     let upstreams: Vec<Value> = gateway
         .upstreams()
         .iter()
@@ -65,11 +65,11 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
                     "weight": endpoint.weight,
                     "draining": endpoint.draining,
                     "requests": endpoint.requests,
-                    "health": label(endpoint.verdict),
+                    "health": health_label(endpoint.verdict),
                     "health_error": endpoint.check_error.as_deref(),
                     "failures": endpoint.failures,
-                    "ejected": ejected(endpoint, wall),
-                    "unreachable": endpoint.unreachable_until.and_then(|until| span_to(until, wall)),
+                    "ejected": ejection_json(endpoint, wall),
+                    "unreachable": endpoint.unreachable_until.and_then(|until| time_left_json(until, wall)),
                 })
             });
             let refused = upstream.refused.iter();
@@ -94,22 +94,22 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
 }
 
 /// Why and how long an endpoint is passed over for what requests have met, if it is.
-fn ejected(endpoint: &EndpointStatus, wall: Duration) -> Option<Value> {
+fn ejection_json(endpoint: &EndpointStatus, wall: Duration) -> Option<Value> {
     let ejection = endpoint.ejection?;
-    let mut shown = span_to(ejection.until, wall)?;
+    let mut shown = time_left_json(ejection.until, wall)?;
     shown["why"] = ejection.why.to_string().into();
     shown["times"] = ejection.times.into();
     Some(shown)
 }
 
 /// A time that is still to come, in seconds since the Unix epoch and from now.
-fn span_to(until: Duration, wall: Duration) -> Option<Value> {
+fn time_left_json(until: Duration, wall: Duration) -> Option<Value> {
     let left = until.checked_sub(wall).filter(|left| !left.is_zero())?;
     Some(json!({"until": until.as_secs(), "seconds_left": (left.as_secs_f64() * 10.0).ceil() / 10.0}))
 }
 
 /// What active health checks have shown, in a word.
-pub(super) fn label(health: Verdict) -> &'static str {
+pub(super) fn health_label(health: Verdict) -> &'static str {
     match health {
         Verdict::Unknown => "unknown",
         Verdict::Well => "healthy",

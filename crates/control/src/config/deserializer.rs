@@ -1,9 +1,9 @@
 //! From values with places to the structs of `document`, telling all that is wrong instead of the first of it.
 //!
-//! A serde deserializer whose errors were told already: whoever gets one only knows that there is no value. [`At`] catches
+//! A serde deserializer whose errors were told already: whoever gets one only knows that there is no value. [`Spanned`] catches
 //! it, so that its neighbours are still read. Unknown keys are told and passed over.
 //!
-//! [`At`]: super::fields::At
+//! [`Spanned`]: super::fields::At
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use super::error::{Errors, quoted, suggestion};
-use super::yaml::{Node, Pair, Value};
+use super::error::{Diagnostics, quote, suggest};
+use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
 /// The name by which a value asks for its place: a sequence of line, column, value, and whether all of it was right.
-pub(super) const AT: &str = "\0at";
+pub(super) const SPANNED: &str = "\0at";
 /// An enum of `Short` (a text, a number) and `Full` (keys, a list).
-pub(super) const EITHER: &str = "\0either";
+pub(super) const SHORT_OR_FULL: &str = "\0either";
 /// An enum of `One` and `Many` (a list). An empty list is an error: it would count as if the key were absent.
 pub(super) const MANY: &str = "\0many";
 /// The same, and the list may be empty.
@@ -29,46 +29,46 @@ pub(super) const MANY_OR_NONE: &str = "\0many_or_none";
 pub(super) const SWITCH: &str = "\0switch";
 
 /// An enum of `Nothing`, `Bool`, `Number`, `Text`, `List` and `Map`: whatever stands there.
-pub(super) const FREE: &str = "\0free";
+pub(super) const ANY_VALUE: &str = "\0free";
 
 /// A newtype whose values are secrets: no error repeats them, and the administration does not show them.
 pub(super) const SECRET: &str = "\0secret";
 
 /// There is no value.
 #[derive(Debug)]
-pub(super) enum NoValue {
+pub(super) enum ReadError {
     /// Why was told.
-    Told,
+    Reported,
     /// Why is in here.
     Message(String),
 }
 
-impl fmt::Display for NoValue {
+impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoValue::Told => f.write_str("told"),
-            NoValue::Message(message) => f.write_str(message),
+            ReadError::Reported => f.write_str("told"),
+            ReadError::Message(message) => f.write_str(message),
         }
     }
 }
 
-impl std::error::Error for NoValue {}
+impl std::error::Error for ReadError {}
 
-impl de::Error for NoValue {
-    fn custom<T: fmt::Display>(message: T) -> NoValue {
-        NoValue::Message(message.to_string())
+impl de::Error for ReadError {
+    fn custom<T: fmt::Display>(message: T) -> ReadError {
+        ReadError::Message(message.to_string())
     }
 
-    fn missing_field(field: &'static str) -> NoValue {
-        NoValue::Message(format!("expected the key `{field}` here, found none"))
+    fn missing_field(field: &'static str) -> ReadError {
+        ReadError::Message(format!("expected the key `{field}` here, found none"))
     }
 }
 
 /// Reads one value.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'n> {
-    node: &'n Node<'n>,
-    errors: &'n Errors<'n>,
+pub(super) struct NodeDeserializer<'n> {
+    node: &'n YamlNode<'n>,
+    errors: &'n Diagnostics<'n>,
     /// The name, chosen by the user, that the value has in its map.
     pub(super) name: Option<&'n str>,
 }
@@ -76,159 +76,159 @@ pub(super) struct Reader<'n> {
 /// Keys that an error lists, at most.
 const KEYS_LISTED: usize = 8;
 
-impl<'n> Reader<'n> {
-    pub(super) fn new(node: &'n Node<'n>, errors: &'n Errors<'n>) -> Reader<'n> {
-        Reader {
+impl<'n> NodeDeserializer<'n> {
+    pub(super) fn new(node: &'n YamlNode<'n>, errors: &'n Diagnostics<'n>) -> NodeDeserializer<'n> {
+        NodeDeserializer {
             node,
             errors,
             name: None,
         }
     }
 
-    fn at(self, node: &'n Node<'n>) -> Reader<'n> {
-        Reader::new(node, self.errors)
+    fn child(self, node: &'n YamlNode<'n>) -> NodeDeserializer<'n> {
+        NodeDeserializer::new(node, self.errors)
     }
 
     /// The value, or why there is none is told.
-    pub(super) fn told<T>(self, result: Result<T, NoValue>) -> Result<T, NoValue> {
+    pub(super) fn report<T>(self, result: Result<T, ReadError>) -> Result<T, ReadError> {
         result.map_err(|error| {
-            if let NoValue::Message(message) = &error {
-                self.errors.tell_message(self.node.position, message);
+            if let ReadError::Message(message) = &error {
+                self.errors.report_message(self.node.position, message);
             }
-            NoValue::Told
+            ReadError::Reported
         })
     }
 
     /// Marks a secret, and tells of one that is written as a shell puts variables in, which is a text here.
-    fn secret(self) {
+    fn mark_secret(self) {
         let position = self.node.position;
-        if let Value::Text(text) = &self.node.value
-            && let Some(name) = shell_variable(text).filter(|_| !self.errors.is_put_in(position))
+        if let YamlValue::Text(text) = &self.node.value
+            && let Some(name) = shell_variable(text).filter(|_| !self.errors.is_expanded(position))
         {
             let expected = format!(
                 "`${{env:{name}}}`, which stands for a variable of the environment (`${{file:PATH}}` for a secret that begins with `$`)"
             );
-            self.errors.tell(position, expected, quoted(&format!("${name}")));
+            self.errors.report(position, expected, quote(&format!("${name}")));
         }
         self.errors.mark_secret(position);
     }
 
-    fn wrong(self, expected: &str) -> NoValue {
+    fn type_error(self, expected: &str) -> ReadError {
         let found = match &self.node.value {
-            Value::Text(text) => quoted(text),
-            other => other.kind().to_owned(),
+            YamlValue::Text(text) => quote(text),
+            other => other.kind_name().to_owned(),
         };
-        self.errors.tell(self.node.position, expected, found);
-        NoValue::Told
+        self.errors.report(self.node.position, expected, found);
+        ReadError::Reported
     }
 
     /// A list that a program filled, and filled with nothing, must not count as the key's default: it may mean "all".
-    fn empty_list(self) -> NoValue {
+    fn empty_list_error(self) -> ReadError {
         let expected = "at least one element, or no such key, for its default";
-        self.errors.tell(self.node.position, expected, "an empty list");
-        NoValue::Told
+        self.errors.report(self.node.position, expected, "an empty list");
+        ReadError::Reported
     }
 
-    fn whole<T: std::str::FromStr>(
+    fn parse_integer<T: std::str::FromStr>(
         self,
-        least: impl fmt::Display,
-        most: impl fmt::Display,
-    ) -> Result<T, NoValue> {
+        min: impl fmt::Display,
+        max: impl fmt::Display,
+    ) -> Result<T, ReadError> {
         let number = match &self.node.value {
-            Value::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+            YamlValue::Text(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
             _ => None,
         };
-        number.ok_or_else(|| self.wrong(&format!("a whole number from {least} to {most}")))
+        number.ok_or_else(|| self.type_error(&format!("a whole number from {min} to {max}")))
     }
 
-    fn text(self) -> Result<&'n str, NoValue> {
+    fn as_text(self) -> Result<&'n str, ReadError> {
         match &self.node.value {
-            Value::Text(text) => Ok(text),
-            Value::Bool(true) => Ok("true"),
-            Value::Bool(false) => Ok("false"),
-            Value::Nothing | Value::List(_) | Value::Map(_) => Err(self.wrong("a text")),
+            YamlValue::Text(text) => Ok(text),
+            YamlValue::Bool(true) => Ok("true"),
+            YamlValue::Bool(false) => Ok("false"),
+            YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_) => Err(self.type_error("a text")),
         }
     }
 
     /// The entries of a map with those keys.
-    fn entries(self, fields: &[&str]) -> Result<&'n [Pair<'n>], NoValue> {
+    fn struct_entries(self, fields: &[&str]) -> Result<&'n [YamlEntry<'n>], ReadError> {
         let expected = match self.name {
-            _ if matches!(self.node.value, Value::Map(_)) => return self.pairs(),
+            _ if matches!(self.node.value, YamlValue::Map(_)) => return self.map_entries(),
             Some(name) if fields.contains(&name) => {
                 format!("a map under a name of your choice, such as `main: {{{name}: …}}`")
             }
-            _ if fields.len() <= KEYS_LISTED => format!("a map with the keys {}", listed(fields)),
+            _ if fields.len() <= KEYS_LISTED => format!("a map with the keys {}", quoted_list(fields)),
             _ => "keys with values".to_owned(),
         };
-        Err(self.wrong(&expected))
+        Err(self.type_error(&expected))
     }
 
-    fn pairs(self) -> Result<&'n [Pair<'n>], NoValue> {
+    fn map_entries(self) -> Result<&'n [YamlEntry<'n>], ReadError> {
         match &self.node.value {
-            Value::Map(pairs) => Ok(pairs),
-            _ => Err(self.wrong("keys with values")),
+            YamlValue::Map(pairs) => Ok(pairs),
+            _ => Err(self.type_error("keys with values")),
         }
     }
 }
 
-impl<'de> Deserializer<'de> for Reader<'de> {
-    type Error = NoValue;
+impl<'de> Deserializer<'de> for NodeDeserializer<'de> {
+    type Error = ReadError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match self.node.value {
-            Value::Bool(value) => visitor.visit_bool(value),
-            _ => Err(self.wrong("true or false")),
+            YamlValue::Bool(value) => visitor.visit_bool(value),
+            _ => Err(self.type_error("true or false")),
         }
     }
 
-    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_u8(self.whole(0, u8::MAX)?)
+    fn deserialize_u8<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_u8(self.parse_integer(0, u8::MAX)?)
     }
 
-    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_u16(self.whole(0, u16::MAX)?)
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_u16(self.parse_integer(0, u16::MAX)?)
     }
 
-    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_u32(self.whole(0, u32::MAX)?)
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_u32(self.parse_integer(0, u32::MAX)?)
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_u64(self.whole(0, u64::MAX)?)
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_u64(self.parse_integer(0, u64::MAX)?)
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        let text = self.text()?;
-        self.told(visitor.visit_borrowed_str(text))
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        let text = self.as_text()?;
+        self.report(visitor.visit_borrowed_str(text))
     }
 
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         self.deserialize_str(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         // A key without a value is a slip; one that is not there never comes here.
         visitor.visit_some(self)
     }
 
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
-            Value::List(list) => visitor.visit_seq(Elements {
+            YamlValue::List(list) => visitor.visit_seq(ListAccess {
                 reader: self,
                 rest: list.iter(),
             }),
-            _ => Err(self.wrong("a list")),
+            _ => Err(self.type_error("a list")),
         }
     }
 
-    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NoValue> {
-        visitor.visit_map(Entries {
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
+        visitor.visit_map(MapEntries {
             reader: self,
-            rest: self.pairs()?.iter(),
+            rest: self.map_entries()?.iter(),
             value: None,
             fields: None,
         })
@@ -239,14 +239,14 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         _: &'static str,
         fields: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
-        let read = visitor.visit_map(Entries {
+    ) -> Result<V::Value, ReadError> {
+        let read = visitor.visit_map(MapEntries {
             reader: self,
-            rest: self.entries(fields)?.iter(),
+            rest: self.struct_entries(fields)?.iter(),
             value: None,
             fields: Some(fields),
         });
-        self.told(read)
+        self.report(read)
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -254,9 +254,9 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         name: &'static str,
         _: usize,
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
-        debug_assert_eq!(name, AT, "the only one");
-        visitor.visit_seq(Place {
+    ) -> Result<V::Value, ReadError> {
+        debug_assert_eq!(name, SPANNED, "the only one");
+        visitor.visit_seq(SpannedAccess {
             reader: self,
             step: 0,
             before: self.errors.count(),
@@ -268,10 +268,10 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         name: &'static str,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    ) -> Result<V::Value, ReadError> {
         let value = &self.node.value;
         let kind = match name {
-            EITHER => {
+            SHORT_OR_FULL => {
                 if value.is_scalar() {
                     "Short"
                 } else {
@@ -279,9 +279,9 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                 }
             }
             MANY | MANY_OR_NONE => {
-                if let Value::List(list) = value {
+                if let YamlValue::List(list) = value {
                     if list.is_empty() && name == MANY {
-                        return Err(self.empty_list());
+                        return Err(self.empty_list_error());
                     }
                     "Many"
                 } else {
@@ -289,23 +289,23 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                 }
             }
             SWITCH => {
-                if matches!(value, Value::Bool(_)) {
+                if matches!(value, YamlValue::Bool(_)) {
                     "Switch"
                 } else {
                     "Full"
                 }
             }
-            FREE => match value {
-                Value::Nothing => "Nothing",
-                Value::Bool(_) => "Bool",
-                Value::Text(_) if self.node.is_number() => "Number",
-                Value::Text(_) => "Text",
-                Value::List(_) => "List",
-                Value::Map(_) => "Map",
+            ANY_VALUE => match value {
+                YamlValue::Null => "Nothing",
+                YamlValue::Bool(_) => "Bool",
+                YamlValue::Text(_) if self.node.is_number() => "Number",
+                YamlValue::Text(_) => "Text",
+                YamlValue::List(_) => "List",
+                YamlValue::Map(_) => "Map",
             },
-            _ => return self.variant(variants, visitor),
+            _ => return self.deserialize_variant(variants, visitor),
         };
-        visitor.visit_enum(Variant {
+        visitor.visit_enum(VariantReader {
             name: kind,
             content: (kind != "Nothing").then_some(self),
         })
@@ -315,9 +315,10 @@ impl<'de> Deserializer<'de> for Reader<'de> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    ) -> Result<V::Value, ReadError> {
         if name == SECRET {
-            self.node.scalars(&mut |node| self.at(node).secret());
+            self.node
+                .for_each_scalar(&mut |node| self.child(node).mark_secret());
         }
         visitor.visit_newtype_struct(self)
     }
@@ -327,47 +328,47 @@ impl<'de> Deserializer<'de> for Reader<'de> {
     }
 }
 
-impl<'de> Reader<'de> {
+impl<'de> NodeDeserializer<'de> {
     /// `name`, or `name: value` alone.
-    fn variant<V: Visitor<'de>>(
+    fn deserialize_variant<V: Visitor<'de>>(
         self,
         variants: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, NoValue> {
+    ) -> Result<V::Value, ReadError> {
         let (name, place, content) = match &self.node.value {
-            Value::Text(text) => (&**text, self, None),
-            Value::Map(pairs) => match &pairs[..] {
+            YamlValue::Text(text) => (&**text, self, None),
+            YamlValue::Map(pairs) => match &pairs[..] {
                 [(key, value)] => {
-                    let place = self.at(key);
-                    (place.text()?, place, Some(self.at(value)))
+                    let place = self.child(key);
+                    (place.as_text()?, place, Some(self.child(value)))
                 }
-                _ => return Err(self.wrong(&format!("one of {}", listed(variants)))),
+                _ => return Err(self.type_error(&format!("one of {}", quoted_list(variants)))),
             },
-            _ => return Err(self.wrong(&format!("one of {}", listed(variants)))),
+            _ => return Err(self.type_error(&format!("one of {}", quoted_list(variants)))),
         };
         let Some(known) = variants.iter().find(|known| **known == name) else {
-            place.unknown(name, variants, "one of");
-            return Err(NoValue::Told);
+            place.report_unknown(name, variants, "one of");
+            return Err(ReadError::Reported);
         };
-        visitor.visit_enum(Variant { name: known, content })
+        visitor.visit_enum(VariantReader { name: known, content })
     }
 
     /// Tells that a word is none of those.
-    fn unknown(self, word: &str, known: &[&str], expected: &str) {
-        let not_yet = NOT_YET
+    fn report_unknown(self, word: &str, known: &[&str], expected: &str) {
+        let unsupported = UNSUPPORTED
             .iter()
-            .find(|(not_yet, kind, _)| *not_yet == word && known.contains(kind));
-        let meant = || suggestion(word, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
-        let advice = not_yet.map(|(.., why)| (*why).to_owned()).or_else(meant);
-        let expected = format!("{expected} {}", listed(known));
+            .find(|(unsupported, kind, _)| *unsupported == word && known.contains(kind));
+        let meant = || suggest(word, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+        let advice = unsupported.map(|(.., why)| (*why).to_owned()).or_else(meant);
+        let expected = format!("{expected} {}", quoted_list(known));
         let advice = advice.unwrap_or_default();
         self.errors
-            .add(self.node.position, "", expected, quoted(word), &advice);
+            .report_part(self.node.position, "", expected, quote(word), &advice);
     }
 }
 
 /// Words that will be known and are not yet: each with one of its kind, and what becomes of it.
-const NOT_YET: [(&str, &str, &str); 1] = [(
+const UNSUPPORTED: [(&str, &str, &str); 1] = [(
     "udp",
     "tls_passthrough",
     "datagrams are not served yet: no listener takes UDP, and nothing of it is passed on",
@@ -382,23 +383,23 @@ fn shell_variable(text: &str) -> Option<&str> {
     (name.len() > 1 && begins && name.bytes().all(is_name)).then_some(name)
 }
 
-fn listed(names: &[&str]) -> String {
+fn quoted_list(names: &[&str]) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }
 
 /// The values of a list.
-struct Elements<'n> {
-    reader: Reader<'n>,
-    rest: std::slice::Iter<'n, Node<'n>>,
+struct ListAccess<'n> {
+    reader: NodeDeserializer<'n>,
+    rest: std::slice::Iter<'n, YamlNode<'n>>,
 }
 
-impl<'de> SeqAccess<'de> for Elements<'de> {
-    type Error = NoValue;
+impl<'de> SeqAccess<'de> for ListAccess<'de> {
+    type Error = ReadError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, NoValue> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
         let node = self.rest.next();
-        node.map(|node| seed.deserialize(self.reader.at(node)))
+        node.map(|node| seed.deserialize(self.reader.child(node)))
             .transpose()
     }
 
@@ -408,42 +409,42 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 }
 
 /// Keys and values; with `fields` only those keys.
-struct Entries<'n> {
-    reader: Reader<'n>,
-    rest: std::slice::Iter<'n, Pair<'n>>,
+struct MapEntries<'n> {
+    reader: NodeDeserializer<'n>,
+    rest: std::slice::Iter<'n, YamlEntry<'n>>,
     /// The value of the key that was read last.
-    value: Option<Reader<'n>>,
+    value: Option<NodeDeserializer<'n>>,
     fields: Option<&'static [&'static str]>,
 }
 
-impl<'de> MapAccess<'de> for Entries<'de> {
-    type Error = NoValue;
+impl<'de> MapAccess<'de> for MapEntries<'de> {
+    type Error = ReadError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, NoValue> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
         for (key, value) in self.rest.by_ref() {
-            let key = self.reader.at(key);
-            let Ok(name) = key.text() else {
+            let key = self.reader.child(key);
+            let Ok(name) = key.as_text() else {
                 continue;
             };
             if let Some(fields) = self.fields {
                 if !fields.contains(&name) {
-                    key.unknown(name, fields, "one of the keys");
+                    key.report_unknown(name, fields, "one of the keys");
                     continue;
                 }
-                self.value = Some(self.reader.at(value));
-                let name: StrDeserializer<'_, NoValue> = name.into_deserializer();
+                self.value = Some(self.reader.child(value));
+                let name: StrDeserializer<'_, ReadError> = name.into_deserializer();
                 return seed.deserialize(name).map(Some);
             }
-            self.value = Some(Reader {
+            self.value = Some(NodeDeserializer {
                 name: Some(name),
-                ..self.reader.at(value)
+                ..self.reader.child(value)
             });
             return seed.deserialize(key).map(Some);
         }
         Ok(None)
     }
 
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, NoValue> {
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, ReadError> {
         let value = self.value.take().expect("a key was asked for");
         seed.deserialize(value)
     }
@@ -454,22 +455,22 @@ impl<'de> MapAccess<'de> for Entries<'de> {
 }
 
 /// Line, column, value, whether all of it was right.
-struct Place<'n> {
-    reader: Reader<'n>,
+struct SpannedAccess<'n> {
+    reader: NodeDeserializer<'n>,
     step: u8,
     before: usize,
 }
 
-impl<'de> SeqAccess<'de> for Place<'de> {
-    type Error = NoValue;
+impl<'de> SeqAccess<'de> for SpannedAccess<'de> {
+    type Error = ReadError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, NoValue> {
-        let Reader { node, errors, .. } = self.reader;
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+        let NodeDeserializer { node, errors, .. } = self.reader;
         self.step += 1;
         let value = match self.step {
             1 => seed.deserialize(node.position.line.into_deserializer()),
             2 => seed.deserialize(node.position.column.into_deserializer()),
-            3 => self.reader.told(seed.deserialize(self.reader)),
+            3 => self.reader.report(seed.deserialize(self.reader)),
             _ => seed.deserialize((errors.count() == self.before).into_deserializer()),
         };
         value.map(Some)
@@ -477,51 +478,60 @@ impl<'de> SeqAccess<'de> for Place<'de> {
 }
 
 /// A variant and what stands behind its name.
-struct Variant<'n> {
+struct VariantReader<'n> {
     name: &'static str,
-    content: Option<Reader<'n>>,
+    content: Option<NodeDeserializer<'n>>,
 }
 
-impl<'de> EnumAccess<'de> for Variant<'de> {
-    type Error = NoValue;
-    type Variant = Variant<'de>;
+impl<'de> EnumAccess<'de> for VariantReader<'de> {
+    type Error = ReadError;
+    type Variant = VariantReader<'de>;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Variant<'de>), NoValue> {
-        let name: StrDeserializer<'_, NoValue> = self.name.into_deserializer();
+    fn variant_seed<V: DeserializeSeed<'de>>(
+        self,
+        seed: V,
+    ) -> Result<(V::Value, VariantReader<'de>), ReadError> {
+        let name: StrDeserializer<'_, ReadError> = self.name.into_deserializer();
         Ok((seed.deserialize(name)?, self))
     }
 }
 
-impl<'de> VariantAccess<'de> for Variant<'de> {
-    type Error = NoValue;
+impl<'de> VariantAccess<'de> for VariantReader<'de> {
+    type Error = ReadError;
 
-    fn unit_variant(self) -> Result<(), NoValue> {
+    fn unit_variant(self) -> Result<(), ReadError> {
         match self.content {
             None => Ok(()),
-            Some(content) => Err(content.wrong(&format!("nothing behind `{}`: write it alone", self.name))),
+            Some(content) => {
+                Err(content.type_error(&format!("nothing behind `{}`: write it alone", self.name)))
+            }
         }
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, NoValue> {
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, ReadError> {
         match self.content {
             Some(content) => seed.deserialize(content),
             // The name alone: all by default, where there is a default.
             None => {
                 let empty = std::iter::empty::<(&str, &str)>();
                 seed.deserialize(MapDeserializer::new(empty))
-                    .map_err(|_: NoValue| {
+                    .map_err(|_: ReadError| {
                         let name = self.name;
-                        NoValue::Message(format!("expected a value behind `{name}`, found nothing"))
+                        ReadError::Message(format!("expected a value behind `{name}`, found nothing"))
                     })
             }
         }
     }
 
-    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, NoValue> {
-        Err(NoValue::Message("expected one value, found several".to_owned()))
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, ReadError> {
+        Err(ReadError::Message("expected one value, found several".to_owned()))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], _: V) -> Result<V::Value, NoValue> {
-        Err(NoValue::Message("expected one value, found keys".to_owned()))
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ReadError> {
+        Err(ReadError::Message("expected one value, found keys".to_owned()))
     }
 }

@@ -3,51 +3,60 @@
 
 use std::borrow::Cow;
 
-use super::Sources;
-use super::error::{Errors, Position, quoted};
-use super::yaml::{Node, Value};
+use super::ConfigEnvironment;
+use super::error::{Diagnostics, FilePosition, quote};
+use super::yaml::{YamlNode, YamlValue};
 use crate::limits;
 
 /// Puts them into all texts. What cannot be put in is told, and the text stays as it is.
-pub(super) fn expand(node: &mut Node<'_>, sources: &Sources<'_>, errors: &mut Errors<'_>) {
+pub(super) fn expand(
+    node: &mut YamlNode<'_>,
+    environment: &ConfigEnvironment<'_>,
+    errors: &mut Diagnostics<'_>,
+) {
     let position = node.position;
-    expand_in(position, node, sources, errors);
+    expand_node(position, node, environment, errors);
 }
 
 /// The same for a value in the map at `holder`.
-fn expand_in(holder: Position, node: &mut Node<'_>, sources: &Sources<'_>, errors: &mut Errors<'_>) {
+fn expand_node(
+    holder: FilePosition,
+    node: &mut YamlNode<'_>,
+    environment: &ConfigEnvironment<'_>,
+    errors: &mut Diagnostics<'_>,
+) {
     match &mut node.value {
         // A single character is found much sooner.
-        Value::Text(text) if text.contains('$') && text.contains("${") => {
+        YamlValue::Text(text) if text.contains('$') && text.contains("${") => {
             let position = node.position;
-            match expanded(text, position, sources, errors) {
+            match expand_text(text, position, environment, errors) {
                 Some((new, true)) => {
-                    errors.hide(position, text);
+                    errors.record_expansion(position, text);
                     *text = Cow::Owned(new);
                 }
                 Some((new, false)) => *text = Cow::Owned(new),
                 None => errors.leave_unexpanded(position, holder, text),
             }
         }
-        Value::List(list) => list
+        YamlValue::List(list) => list
             .iter_mut()
-            .for_each(|node| expand_in(holder, node, sources, errors)),
-        Value::Map(pairs) => {
+            .for_each(|node| expand_node(holder, node, environment, errors)),
+        YamlValue::Map(pairs) => {
             let holder = node.position;
             pairs
                 .iter_mut()
-                .for_each(|(_, node)| expand_in(holder, node, sources, errors));
+                .for_each(|(_, node)| expand_node(holder, node, environment, errors));
         }
-        Value::Nothing | Value::Bool(_) | Value::Text(_) => {}
+        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Text(_) => {}
     }
 }
 
 /// The text, and whether anything was put in. `None`: something could not be.
-fn expanded(
+fn expand_text(
     text: &str,
-    position: Position,
-    sources: &Sources<'_>,
-    errors: &Errors<'_>,
+    position: FilePosition,
+    environment: &ConfigEnvironment<'_>,
+    errors: &Diagnostics<'_>,
 ) -> Option<(String, bool)> {
     let mut out = String::new();
     let mut rest = text;
@@ -62,14 +71,10 @@ fn expanded(
         }
         out += before;
         let Some((name, after)) = behind[2..].split_once('}') else {
-            errors.tell(
-                position,
-                "`}` behind `${` (`$${` stands for `${`)",
-                quoted(behind),
-            );
+            errors.report(position, "`}` behind `${` (`$${` stands for `${`)", quote(behind));
             return None;
         };
-        out += &value(name, position, sources, errors)?;
+        out += &resolve(name, position, environment, errors)?;
         any = true;
         rest = after;
     }
@@ -77,48 +82,53 @@ fn expanded(
     Some((out, any))
 }
 
-fn value(name: &str, position: Position, sources: &Sources<'_>, errors: &Errors<'_>) -> Option<String> {
+fn resolve(
+    name: &str,
+    position: FilePosition,
+    environment: &ConfigEnvironment<'_>,
+    errors: &Diagnostics<'_>,
+) -> Option<String> {
     if let Some(variable) = name.strip_prefix("env:") {
-        let value = (sources.variable)(variable);
+        let value = (environment.variable)(variable);
         if value.is_none() {
-            let expected = format!("the variable {} in the environment", quoted(variable));
-            errors.tell(position, expected, "none of that name that is a text");
+            let expected = format!("the variable {} in the environment", quote(variable));
+            errors.report(position, expected, "none of that name that is a text");
         }
         return value;
     }
     if let Some(path) = name.strip_prefix("file:") {
-        let bytes = read(path, position, sources, errors)?;
+        let bytes = read_named_file(path, position, environment, errors)?;
         let Ok(text) = String::from_utf8(bytes) else {
-            errors.tell(position, "a file of text (UTF-8)", quoted(path));
+            errors.report(position, "a file of text (UTF-8)", quote(path));
             return None;
         };
         let text = text.strip_suffix('\n').unwrap_or(&text);
         return Some(text.strip_suffix('\r').unwrap_or(text).to_owned());
     }
     let expected = "`${env:NAME}` or `${file:PATH}` (`$${` stands for `${`)";
-    errors.tell(position, expected, quoted(&format!("${{{name}}}")));
+    errors.report(position, expected, quote(&format!("${{{name}}}")));
     None
 }
 
 /// The contents of a file that a configuration names.
-pub(super) fn read(
+pub(super) fn read_named_file(
     path: &str,
-    position: Position,
-    sources: &Sources<'_>,
-    errors: &Errors<'_>,
+    position: FilePosition,
+    environment: &ConfigEnvironment<'_>,
+    errors: &Diagnostics<'_>,
 ) -> Option<Vec<u8>> {
-    match (sources.file)(path) {
+    match (environment.file)(path) {
         Ok(bytes) if bytes.len() <= limits::NAMED_FILE_BYTES => Some(bytes),
         Ok(_) => {
             let expected = format!("a file of at most {} bytes", limits::NAMED_FILE_BYTES);
-            errors.tell(position, expected, format!("{}, which is longer", quoted(path)));
+            errors.report(position, expected, format!("{}, which is longer", quote(path)));
             None
         }
         Err(error) => {
-            errors.tell(
+            errors.report(
                 position,
                 "a file that can be read",
-                format!("{}: {error}", quoted(path)),
+                format!("{}: {error}", quote(path)),
             );
             None
         }

@@ -9,50 +9,50 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::error::{Position, quoted};
-use super::deserializer::{AT, SECRET};
+use super::deserializer::{SECRET, SPANNED};
+use super::error::{FilePosition, quote};
 
 /// A value and where it stands.
 #[derive(Debug)]
-pub(super) struct At<T> {
+pub(super) struct Spanned<T> {
     /// `None`: it is not what it should be, which was told.
     pub(super) value: Option<T>,
-    pub(super) position: Position,
+    pub(super) position: FilePosition,
     /// Nothing in it was told to be wrong.
-    pub(super) clean: bool,
+    pub(super) is_valid: bool,
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<At<T>, D::Error> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Spanned<T>, D::Error> {
         struct Parts<T>(PhantomData<T>);
 
         impl<'de, T: Deserialize<'de>> Visitor<'de> for Parts<T> {
-            type Value = At<T>;
+            type Value = Spanned<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value with its place")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<At<T>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Spanned<T>, A::Error> {
                 let missing = || A::Error::custom("a part of a place");
                 let line = parts.next_element()?.ok_or_else(missing)?;
                 let column = parts.next_element()?.ok_or_else(missing)?;
                 // Why there is none was told.
                 let value = parts.next_element().ok().flatten();
-                let clean = parts.next_element()?.ok_or_else(missing)?;
-                Ok(At {
+                let is_valid = parts.next_element()?.ok_or_else(missing)?;
+                Ok(Spanned {
                     value,
-                    position: Position { line, column },
-                    clean,
+                    position: FilePosition { line, column },
+                    is_valid,
                 })
             }
         }
 
-        deserializer.deserialize_tuple_struct(AT, 4, Parts(PhantomData))
+        deserializer.deserialize_tuple_struct(SPANNED, 4, Parts(PhantomData))
     }
 }
 
-impl<T: JsonSchema> JsonSchema for At<T> {
+impl<T: JsonSchema> JsonSchema for Spanned<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
     }
@@ -88,32 +88,32 @@ pub(super) fn secret<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserialize
 
 /// Names and what belongs to them, in the order of the file.
 #[derive(Debug)]
-pub(super) struct Pairs<V>(pub(super) Vec<(At<String>, At<V>)>);
+pub(super) struct OrderedMap<V>(pub(super) Vec<(Spanned<String>, Spanned<V>)>);
 
-impl<V> Default for Pairs<V> {
-    fn default() -> Pairs<V> {
-        Pairs(Vec::new())
+impl<V> Default for OrderedMap<V> {
+    fn default() -> OrderedMap<V> {
+        OrderedMap(Vec::new())
     }
 }
 
-impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Pairs<V>, D::Error> {
+impl<'de, V: Deserialize<'de>> Deserialize<'de> for OrderedMap<V> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OrderedMap<V>, D::Error> {
         struct Names<V>(PhantomData<V>);
 
         impl<'de, V: Deserialize<'de>> Visitor<'de> for Names<V> {
-            type Value = Pairs<V>;
+            type Value = OrderedMap<V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("names with a value each")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<V>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedMap<V>, A::Error> {
                 // It is bounded by what was read; more than there is would take memory that is large for many routes.
                 let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or_default());
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
                 }
-                Ok(Pairs(pairs))
+                Ok(OrderedMap(pairs))
             }
         }
 
@@ -121,7 +121,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
     }
 }
 
-impl<V: JsonSchema> JsonSchema for Pairs<V> {
+impl<V: JsonSchema> JsonSchema for OrderedMap<V> {
     fn inline_schema() -> bool {
         true
     }
@@ -140,7 +140,7 @@ impl<V: JsonSchema> JsonSchema for Pairs<V> {
 #[serde(rename = "\0many")]
 pub(super) enum OneOrMany<T> {
     One(T),
-    Many(Vec<At<T>>),
+    Many(Vec<Spanned<T>>),
 }
 
 impl<T> Default for OneOrMany<T> {
@@ -149,19 +149,19 @@ impl<T> Default for OneOrMany<T> {
     }
 }
 
-impl<T> At<OneOrMany<T>> {
+impl<T> Spanned<OneOrMany<T>> {
     /// All of them.
-    pub(super) fn into_list(self) -> Vec<At<T>> {
-        let At {
+    pub(super) fn into_list(self) -> Vec<Spanned<T>> {
+        let Spanned {
             value,
             position,
-            clean,
+            is_valid,
         } = self;
         match value {
-            Some(OneOrMany::One(value)) => vec![At {
+            Some(OneOrMany::One(value)) => vec![Spanned {
                 value: Some(value),
                 position,
-                clean,
+                is_valid,
             }],
             Some(OneOrMany::Many(list)) => list,
             None => Vec::new(),
@@ -189,7 +189,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
 #[serde(rename = "\0many_or_none")]
 pub(super) enum OneManyOrNone<T> {
     One(T),
-    Many(Vec<At<T>>),
+    Many(Vec<Spanned<T>>),
 }
 
 impl<T> OneManyOrNone<T> {
@@ -220,12 +220,12 @@ impl<T: JsonSchema> JsonSchema for OneManyOrNone<T> {
 /// A short form, which is a text or a number, or the full one.
 #[derive(Debug, Deserialize)]
 #[serde(rename = "\0either")]
-pub(super) enum Either<S, F> {
+pub(super) enum ShortOrFull<S, F> {
     Short(S),
     Full(F),
 }
 
-impl<S: JsonSchema, F: JsonSchema> JsonSchema for Either<S, F> {
+impl<S: JsonSchema, F: JsonSchema> JsonSchema for ShortOrFull<S, F> {
     fn inline_schema() -> bool {
         true
     }
@@ -276,16 +276,16 @@ impl<F: JsonSchema> JsonSchema for Switch<F> {
 /// Whatever stands there, for who knows what it means.
 #[derive(Debug, Deserialize)]
 #[serde(rename = "\0free")]
-pub(super) enum Free {
+pub(super) enum AnyValue {
     Nothing,
     Bool(bool),
     Number(String),
     Text(String),
-    List(Vec<Free>),
-    Map(Pairs<Free>),
+    List(Vec<AnyValue>),
+    Map(OrderedMap<AnyValue>),
 }
 
-impl JsonSchema for Free {
+impl JsonSchema for AnyValue {
     fn inline_schema() -> bool {
         true
     }
@@ -299,46 +299,52 @@ impl JsonSchema for Free {
     }
 }
 
-/// What is written as a text and read into something else.
-pub(super) trait Parse: Sized {
-    /// Its name in the schema and the reference.
+/// A value that is written as a string or a number, and parsed.
+pub(super) trait ParseScalar: Sized {
+    /// The name in the schema and on the reference page.
     const NAME: &'static str;
-    /// What it looks like.
-    const ABOUT: &'static str;
-    /// A regular expression that all of them match; empty: none.
-    const SHAPE: &'static str = "";
-    /// A number may be written without quotes.
-    const NUMBER: bool = false;
+    /// The description in the schema.
+    const DESCRIPTION: &'static str;
+    /// Valid values; a test parses each.
+    const EXAMPLES: &'static [&'static str];
+    /// A regular expression that all values match; empty: none.
+    const PATTERN: &'static str = "";
+    /// Numbers need no quotes.
+    const ALLOWS_NUMBER: bool = false;
 
-    /// Reads one; the error is `expected …, found …`.
+    /// Parses a value.
+    ///
+    /// # Errors
+    /// Returns `expected …, found …` for an invalid one.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
-/// A text that was read.
+/// A parsed scalar.
 #[derive(Debug)]
-pub(super) struct Text<T>(pub(super) T);
+pub(super) struct Parsed<T>(pub(super) T);
 
-impl<'de, T: Parse> Deserialize<'de> for Text<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text<T>, D::Error> {
+impl<'de, T: ParseScalar> Deserialize<'de> for Parsed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Parsed<T>, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
-        T::parse(&text).map(Text).map_err(D::Error::custom)
+        T::parse(&text).map(Parsed).map_err(D::Error::custom)
     }
 }
 
-impl<T: Parse> JsonSchema for Text<T> {
+impl<T: ParseScalar> JsonSchema for Parsed<T> {
     fn schema_name() -> Cow<'static, str> {
         T::NAME.into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let kinds = if T::NUMBER {
+        let kinds = if T::ALLOWS_NUMBER {
             serde_json::json!(["string", "integer"])
         } else {
             serde_json::json!("string")
         };
-        let mut schema = json_schema!({ "description": T::ABOUT, "type": kinds });
-        if !T::SHAPE.is_empty() {
-            schema.insert("pattern".to_owned(), T::SHAPE.into());
+        let mut schema =
+            json_schema!({ "description": T::DESCRIPTION, "type": kinds, "examples": T::EXAMPLES });
+        if !T::PATTERN.is_empty() {
+            schema.insert("pattern".to_owned(), T::PATTERN.into());
         }
         schema
     }
@@ -348,11 +354,12 @@ impl<T: Parse> JsonSchema for Text<T> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberOrOff(pub(super) Option<u32>);
 
-impl Parse for NumberOrOff {
+impl ParseScalar for NumberOrOff {
     const NAME: &'static str = "number or off";
-    const ABOUT: &'static str = "A whole number from 1 to 4294967295; or `off` for any number.";
-    const SHAPE: &'static str = "^([1-9][0-9]*|off)$";
-    const NUMBER: bool = true;
+    const DESCRIPTION: &'static str = "A whole number from 1 to 4294967295, or `off`: unlimited.";
+    const EXAMPLES: &'static [&'static str] = &["256", "off"];
+    const PATTERN: &'static str = "^([1-9][0-9]*|off)$";
+    const ALLOWS_NUMBER: bool = true;
 
     fn parse(text: &str) -> Result<NumberOrOff, String> {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -362,7 +369,7 @@ impl Parse for NumberOrOff {
             _ => Err(format!(
                 "expected `off`, or a whole number from 1 to {}, found {}",
                 u32::MAX,
-                quoted(text)
+                quote(text)
             )),
         }
     }

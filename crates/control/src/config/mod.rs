@@ -11,19 +11,19 @@
 //! everything that is wrong with it is reported at once and `ringmain explain` works on it; nothing of it is served.
 
 mod build;
+mod deserializer;
 mod document;
 mod error;
-mod deserializer;
-mod reference;
 mod expand;
+mod fields;
 mod last_good;
 mod redacted;
+mod reference;
+mod scalars;
 #[cfg(test)]
 mod tests;
-mod scalars;
-mod yaml;
 mod unreachable;
-mod fields;
+mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,15 +35,15 @@ use ringmain_gateway::table::{Place, Problem};
 use serde::Deserialize;
 
 use crate::limits;
+use deserializer::NodeDeserializer;
 use document::Document;
-use error::Errors;
-pub use error::{ConfigError, Position, Warning};
-use deserializer::Reader;
+use error::Diagnostics;
+pub use error::{ConfigError, FilePosition, Warning};
+pub use redacted::redacted;
 pub use reference::reference;
-pub use redacted::shown;
 
 /// Where secrets and files come from.
-pub struct Sources<'s> {
+pub struct ConfigEnvironment<'s> {
     /// A variable of the environment.
     pub variable: &'s dyn Fn(&str) -> Option<String>,
     /// The contents of a file, by its path as it is written; it need not read more than
@@ -57,7 +57,7 @@ pub struct Sources<'s> {
 
 /// Kubernetes as a source of configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kubernetes {
+pub struct KubernetesSource {
     /// The `spec.controllerName` of the GatewayClasses whose Gateways are served.
     pub controller: Arc<str>,
     /// The range that each Gateway has an address of.
@@ -71,18 +71,18 @@ pub struct Loaded {
     /// or wrong as a whole.
     pub config: Option<Config>,
     /// Kubernetes as a second source. `None`: the file does not have it, or it is wrong.
-    pub kubernetes: Option<Arc<Kubernetes>>,
+    pub kubernetes: Option<Arc<KubernetesSource>>,
     /// What is wrong, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
     pub errors: Vec<ConfigError>,
     /// How many more errors there are.
-    pub more: usize,
+    pub omitted: usize,
     /// What is right and probably not meant.
     pub warnings: Vec<Warning>,
     file: String,
-    log: Position,
-    places: BTreeMap<Place, Position>,
-    policies: BTreeMap<(Place, &'static str), Position>,
-    left_out: BTreeSet<String>,
+    access_log_position: FilePosition,
+    positions: BTreeMap<Place, FilePosition>,
+    policy_positions: BTreeMap<(Place, &'static str), FilePosition>,
+    omitted_parts: BTreeSet<String>,
     incomplete: BTreeSet<Place>,
     unexpanded: Vec<String>,
 }
@@ -90,7 +90,7 @@ pub struct Loaded {
 impl Loaded {
     /// What compiling found wrong, with places. What only follows from an error of the file is left out.
     #[must_use]
-    pub fn located(&self, problems: &[Problem]) -> Vec<ConfigError> {
+    pub fn locate_problems(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
             let name = problem.found.trim_matches('`');
             let is_named = |place: &Place| match place {
@@ -102,7 +102,7 @@ impl Loaded {
             let is_of_certificate = |other: &Problem| {
                 matches!(other.place, Place::Certificate(_)) && problem.found.contains(&other.found)
             };
-            self.left_out.contains(name)
+            self.omitted_parts.contains(name)
                 || problem.part.starts_with("tls")
                     && (self.incomplete.contains(&problem.place) || problems.iter().any(is_of_certificate))
                 || self.incomplete.iter().any(is_named)
@@ -110,11 +110,11 @@ impl Loaded {
         };
         // What is wrong with a route's policy is wrong with each of its rules, and told once.
         let mut told = BTreeSet::new();
-        let located = problems
+        let locate_problems = problems
             .iter()
             .filter(|problem| !follows(problem))
             .filter_map(|problem| {
-                let policy = self.policy(problem);
+                let policy = self.policy_position(problem);
                 let (place, position) =
                     policy.unwrap_or_else(|| (problem.place.clone(), self.position(&problem.place)));
                 let again =
@@ -122,46 +122,46 @@ impl Loaded {
                 let error = || ConfigError {
                     file: self.file.clone(),
                     position,
-                    what: format!("{place}: {}", problem.part),
+                    part: format!("{place}: {}", problem.part),
                     expected: problem.expected.clone(),
                     found: problem.found.clone(),
                     advice: String::new(),
                 };
                 (!again).then(error)
             });
-        located.collect()
+        locate_problems.collect()
     }
 
     /// Whose policy a problem is about, the rule's own or its route's, and where that stands.
-    fn policy(&self, problem: &Problem) -> Option<(Place, Position)> {
+    fn policy_position(&self, problem: &Problem) -> Option<(Place, FilePosition)> {
         let rest = problem.part.strip_prefix("policies.")?;
         let kind = rest.split_once('.').map_or(rest, |(kind, _)| kind);
         let Place::Route(name, Some(_)) = &problem.place else {
             return None;
         };
-        let places = [problem.place.clone(), Place::Route(name.clone(), None)];
-        places.into_iter().find_map(|place| {
+        let positions = [problem.place.clone(), Place::Route(name.clone(), None)];
+        positions.into_iter().find_map(|place| {
             let key = (place, kind);
-            let position = self.policies.get(&key).copied()?;
+            let position = self.policy_positions.get(&key).copied()?;
             Some((key.0, position))
         })
     }
 
     /// All that is wrong: with the file, and what compiling it found; in the order of the file.
     #[must_use]
-    pub fn wrong(&self, problems: &[Problem]) -> Vec<ConfigError> {
-        let mut wrong = self.errors.clone();
-        wrong.extend(self.located(problems));
-        wrong.sort_by_key(|error| error.position);
-        wrong
+    pub fn all_errors(&self, problems: &[Problem]) -> Vec<ConfigError> {
+        let mut errors = self.errors.clone();
+        errors.extend(self.locate_problems(problems));
+        errors.sort_by_key(|error| error.position);
+        errors
     }
 
     /// A destination of the access log that cannot be opened, with its place.
-    pub(crate) fn wrong_log(&self, why: String) -> ConfigError {
+    pub(crate) fn access_log_error(&self, why: String) -> ConfigError {
         ConfigError {
             file: self.file.clone(),
-            position: self.log,
-            what: "access_log".to_owned(),
+            position: self.access_log_position,
+            part: "access_log".to_owned(),
             expected: "a file that this user may write, in a directory that exists".to_owned(),
             found: why,
             advice: String::new(),
@@ -169,11 +169,11 @@ impl Loaded {
     }
 
     /// A folder for the state of push that cannot be used, with its place.
-    pub(crate) fn wrong_state_dir(&self, why: String) -> ConfigError {
+    pub(crate) fn state_dir_error(&self, why: String) -> ConfigError {
         ConfigError {
             file: self.file.clone(),
             position: self.position(&Place::Push),
-            what: "push.state_dir".to_owned(),
+            part: "push.state_dir".to_owned(),
             expected: "a folder that this user may write, or make".to_owned(),
             found: why,
             advice: String::new(),
@@ -181,11 +181,11 @@ impl Loaded {
     }
 
     /// Adds warnings of what no request reaches.
-    fn warn_of_unreachable(&mut self) {
+    fn warn_about_unreachable(&mut self) {
         let Some(config) = self.config.as_ref().filter(|_| self.errors.is_empty()) else {
             return;
         };
-        let found = unreachable::unreachable(config).into_iter();
+        let found = unreachable::find_unreachable(config).into_iter();
         let warnings = found.map(|(place, text)| Warning {
             file: self.file.clone(),
             position: self.position(&place),
@@ -196,56 +196,56 @@ impl Loaded {
         self.warnings.sort_by_key(|warning| warning.position);
     }
 
-    fn position(&self, place: &Place) -> Position {
+    fn position(&self, place: &Place) -> FilePosition {
         let whole = match place {
             Place::Route(name, Some(_)) => Some(Place::Route(name.clone(), None)),
             _ => None,
         };
-        let known = |place: &Place| self.places.get(place).copied();
+        let known = |place: &Place| self.positions.get(place).copied();
         known(place)
             .or_else(|| whole.as_ref().and_then(known))
-            .unwrap_or(Position { line: 1, column: 1 })
+            .unwrap_or(FilePosition { line: 1, column: 1 })
     }
 }
 
 /// Reads a configuration. `file` is what messages call it.
 #[must_use]
-pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
-    let mut errors = Errors::new(file);
+pub fn load(file: &str, text: &str, environment: &ConfigEnvironment<'_>) -> Loaded {
+    let mut errors = Diagnostics::new(file);
     let mut loaded = Loaded {
         config: None,
         kubernetes: None,
         errors: Vec::new(),
-        more: 0,
+        omitted: 0,
         warnings: Vec::new(),
         file: file.to_owned(),
-        log: Position::START,
-        places: BTreeMap::new(),
-        policies: BTreeMap::new(),
-        left_out: BTreeSet::new(),
+        access_log_position: FilePosition::START,
+        positions: BTreeMap::new(),
+        policy_positions: BTreeMap::new(),
+        omitted_parts: BTreeSet::new(),
         incomplete: BTreeSet::new(),
         unexpanded: Vec::new(),
     };
-    if let Some(mut tree) = yaml::read(text, &errors) {
-        expand::expand(&mut tree, sources, &mut errors);
-        loaded.unexpanded = errors.unexpanded();
+    if let Some(mut tree) = yaml::parse(text, &errors) {
+        expand::expand(&mut tree, environment, &mut errors);
+        loaded.unexpanded = errors.unexpanded_texts();
         // There may be thousands of them: each is read when it is translated, so that they need not all stand here twice.
         let routes = tree.take_map("routes");
-        let reader = Reader::new(&tree, &errors);
+        let reader = NodeDeserializer::new(&tree, &errors);
         // Why there is none was told.
         if let Ok(document) = Document::deserialize(reader) {
-            let built = build::build(document, &routes, sources, &errors);
+            let built = build::build_config(document, &routes, environment, &errors);
             loaded.config = Some(built.config);
             loaded.kubernetes = built.kubernetes;
-            loaded.log = built.log;
-            loaded.places = built.places;
-            loaded.policies = built.policies;
-            loaded.left_out = built.left_out;
+            loaded.access_log_position = built.access_log_position;
+            loaded.positions = built.positions;
+            loaded.policy_positions = built.policy_positions;
+            loaded.omitted_parts = built.omitted_parts;
             loaded.incomplete = built.incomplete;
         }
     }
-    (loaded.errors, loaded.more, loaded.warnings) = errors.finish();
-    loaded.warn_of_unreachable();
+    (loaded.errors, loaded.omitted, loaded.warnings) = errors.finish();
+    loaded.warn_about_unreachable();
     loaded
 }
 

@@ -8,39 +8,41 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
+use super::deserializer::NodeDeserializer;
 use super::document::Document;
-use super::error::{Errors, Position};
-use super::deserializer::Reader;
-use super::yaml::{self, Node, Value};
+use super::error::{Diagnostics, FilePosition};
+use super::yaml::{self, YamlNode, YamlValue};
 
 /// In place of a value that is not shown.
-const HIDDEN: &str = "(not shown)";
+const REDACTED: &str = "(not shown)";
 
 /// The file's values. `None`: it is not a configuration.
 #[must_use]
-pub fn shown(text: &str) -> Option<Json> {
-    let errors = Errors::new("");
-    let node = yaml::read(text, &errors)?;
-    let reader = Reader::new(&node, &errors);
+pub fn redacted(text: &str) -> Option<Json> {
+    let errors = Diagnostics::new("");
+    let node = yaml::parse(text, &errors)?;
+    let reader = NodeDeserializer::new(&node, &errors);
     // Reading it is what finds the marks.
     Document::deserialize(reader).ok()?;
-    Some(json(&node, &errors.into_secrets()))
+    Some(to_json(&node, &errors.into_secrets()))
 }
 
-fn json(node: &Node<'_>, secrets: &BTreeSet<Position>) -> Json {
+fn to_json(node: &YamlNode<'_>, secrets: &BTreeSet<FilePosition>) -> Json {
     let is_secret = || secrets.contains(&node.position);
     match &node.value {
-        Value::Nothing => Json::Null,
-        Value::Bool(_) if is_secret() => HIDDEN.into(),
-        Value::Bool(value) => Json::Bool(*value),
-        Value::Text(text) if is_secret() && !is_named_only(text) => HIDDEN.into(),
-        Value::Text(text) => (**text).into(),
-        Value::List(list) => list.iter().map(|node| json(node, secrets)).collect(),
-        Value::Map(pairs) => {
+        YamlValue::Null => Json::Null,
+        YamlValue::Bool(_) if is_secret() => REDACTED.into(),
+        YamlValue::Bool(value) => Json::Bool(*value),
+        YamlValue::Text(text) if is_secret() && !is_reference(text) => REDACTED.into(),
+        YamlValue::Text(text) => (**text).into(),
+        YamlValue::List(list) => list.iter().map(|node| to_json(node, secrets)).collect(),
+        YamlValue::Map(pairs) => {
             let mut map = Map::new();
             for (key, value) in pairs {
-                let Value::Text(name) = &key.value else { continue };
-                map.insert(name.to_string(), json(value, secrets));
+                let YamlValue::Text(name) = &key.value else {
+                    continue;
+                };
+                map.insert(name.to_string(), to_json(value, secrets));
             }
             Json::Object(map)
         }
@@ -48,6 +50,6 @@ fn json(node: &Node<'_>, secrets: &BTreeSet<Position>) -> Json {
 }
 
 /// Whether a text only says where its value comes from.
-fn is_named_only(text: &str) -> bool {
+fn is_reference(text: &str) -> bool {
     text.starts_with("${") && text.find('}') == Some(text.len() - 1)
 }

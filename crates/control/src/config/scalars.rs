@@ -9,20 +9,21 @@ use ringmain_gateway::model::{
     PasswordHash, Path, Pattern, StatusRange, SubjectName, TlsVersion, Where,
 };
 
-use super::error::{quoted, suggestion};
-use super::fields::Parse;
+use super::error::{quote, suggest};
+use super::fields::ParseScalar;
 use crate::limits;
 
-fn wrong<T>(expected: &str, found: &str) -> Result<T, String> {
-    Err(format!("expected {expected}, found {}", quoted(found)))
+fn invalid<T>(expected: &str, found: &str) -> Result<T, String> {
+    Err(format!("expected {expected}, found {}", quote(found)))
 }
 
-/// Types of the model that read themselves.
-macro_rules! own {
-    ($($type:ident $name:literal $about:literal,)*) => {$(
-        impl Parse for $type {
+/// Implements [`ParseScalar`] for types of the model that parse themselves.
+macro_rules! impl_scalar {
+    ($($type:ident $name:literal $description:literal $examples:expr;)*) => {$(
+        impl ParseScalar for $type {
             const NAME: &'static str = $name;
-            const ABOUT: &'static str = $about;
+            const DESCRIPTION: &'static str = $description;
+            const EXAMPLES: &'static [&'static str] = &$examples;
 
             fn parse(text: &str) -> Result<$type, String> {
                 $type::parse(text).map_err(|fault| fault.to_string())
@@ -31,21 +32,22 @@ macro_rules! own {
     )*};
 }
 
-own! {
-    Hostname "host" "A host: `shop.example`, or `*.shop.example` for all below it.",
-    Path "path" "A path that begins with `/`, without a query. Escapes are decoded.",
-    HeaderName "header name" "The name of a header, in any case.",
-    HeaderValue "header value" "The value of a header.",
-    MethodName "method" "A method in capital letters: `GET`.",
-    Pattern "expression" "A regular expression that the whole text must match, as in Rust's crate `regex`: linear in the text, no look-around, no back-references. At most 1024 bytes, and 256 KiB once compiled.",
-    Origin "origin" "The origin of scripts: `https://shop.example`, `https://*.shop.example:8443` for all hosts below one, `https://*` for all hosts, `http://localhost:*` for all ports, `capacitor://localhost` of an application, or `*` for all. Without a port the scheme's default port is meant.",
-    Network "network" "A network: `10.0.0.0/8`, `fd00::/8`, or one address.",
+impl_scalar! {
+    Hostname "host" "A host: `shop.example`, or `*.shop.example` for all hosts below it." ["shop.example", "*.shop.example"];
+    Path "path" "A path that starts with `/`, without a query. Percent-encoding is decoded." ["/cart", "/assets/"];
+    HeaderName "header name" "The name of a header, case-insensitive." ["X-Request-Id"];
+    HeaderValue "header value" "The value of a header." ["no-store", "max-age=60"];
+    MethodName "method" "A method in capital letters: `GET`." ["GET", "POST"];
+    Pattern "expression" "A regular expression in the syntax of the Rust crate `regex` that matches the whole value: linear time, without look-around and back-references. At most 1024 bytes, and 256 KiB when compiled." ["/items/[0-9]+"];
+    Origin "origin" "The origin of scripts: `https://shop.example`, `https://*.shop.example:8443` for all hosts below one, `https://*` for all hosts, `http://localhost:*` for all ports, `capacitor://localhost` of an application, or `*` for all. Default port: the default port of the scheme." ["https://shop.example", "*"];
+    Network "network" "A network: `10.0.0.0/8`, `fd00::/8`, or a single address." ["10.0.0.0/8", "fd00::/8"];
 }
 
-impl Parse for Addr {
+impl ParseScalar for Addr {
     const NAME: &'static str = "address";
-    const ABOUT: &'static str =
-        "Where to listen: `0.0.0.0:80`, `[::1]:80`, `:80` for all addresses, or `unix:/run/web.sock`.";
+    const DESCRIPTION: &'static str =
+        "A listen address: `0.0.0.0:80`, `[::1]:80`, `:80` for all addresses, or `unix:/run/web.sock`.";
+    const EXAMPLES: &'static [&'static str] = &["0.0.0.0:80", "unix:/run/web.sock"];
 
     fn parse(text: &str) -> Result<Addr, String> {
         text.parse().map_err(|fault: ringmain_gateway::model::AddrError| {
@@ -54,32 +56,33 @@ impl Parse for Addr {
             let expected = message
                 .split_once("; found")
                 .map_or(&*message, |(expected, _)| expected);
-            format!("{expected}, found {}", quoted(text))
+            format!("{expected}, found {}", quote(text))
         })
     }
 }
 
-impl Parse for PasswordHash {
+impl ParseScalar for PasswordHash {
     const NAME: &'static str = "password hash";
-    const ABOUT: &'static str =
-        "A password's hash by bcrypt, argon2 or SHA-crypt, as `htpasswd -B` and `mkpasswd` make it.";
-    const SHAPE: &'static str = "^\\$(2[abxy]|argon2(id|i|d)|5|6)\\$";
+    const DESCRIPTION: &'static str =
+        "A password hash by bcrypt, argon2 or SHA-crypt, as written by `htpasswd -B` and `mkpasswd`.";
+    const EXAMPLES: &'static [&'static str] = &["$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5"];
+    const PATTERN: &'static str = "^\\$(2[abxy]|argon2(id|i|d)|5|6)\\$";
 
     fn parse(text: &str) -> Result<PasswordHash, String> {
         PasswordHash::parse(text).map_err(|fault| fault.to_string())
     }
 }
 
-impl Parse for JwtAlgorithm {
+impl ParseScalar for JwtAlgorithm {
     const NAME: &'static str = "algorithm";
-    const ABOUT: &'static str =
-        "RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, HS256, HS384 or HS512.";
-    const SHAPE: &'static str = "^((RS|PS|ES|HS)(256|384|512)|EdDSA)$";
+    const DESCRIPTION: &'static str = "A signature algorithm: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, HS256, HS384 or HS512.";
+    const EXAMPLES: &'static [&'static str] = &["ES256", "EdDSA"];
+    const PATTERN: &'static str = "^((RS|PS|ES|HS)(256|384|512)|EdDSA)$";
 
     fn parse(text: &str) -> Result<JwtAlgorithm, String> {
         match JwtAlgorithm::from_name(text) {
             Some(algorithm) => Ok(algorithm),
-            None => wrong("an algorithm such as RS256, ES256 or EdDSA (never `none`)", text),
+            None => invalid("an algorithm such as RS256, ES256 or EdDSA (never `none`)", text),
         }
     }
 }
@@ -87,28 +90,29 @@ impl Parse for JwtAlgorithm {
 /// A URL of one page: who serves it, and its path.
 #[derive(Clone, Debug)]
 pub(super) struct PageUrl {
-    pub(super) at: Url,
+    pub(super) origin: UpstreamUrl,
     pub(super) path: String,
 }
 
-impl Parse for PageUrl {
+impl ParseScalar for PageUrl {
     const NAME: &'static str = "page";
-    const ABOUT: &'static str = "A URL with a path: `https://id.example/keys`.";
-    const SHAPE: &'static str = "^https?://[^/]+/";
+    const DESCRIPTION: &'static str = "A URL with a path: `https://id.example/keys`.";
+    const EXAMPLES: &'static [&'static str] = &["https://id.example/keys"];
+    const PATTERN: &'static str = "^https?://[^/]+/";
 
     fn parse(text: &str) -> Result<PageUrl, String> {
         let expected = "a URL with a path, such as https://id.example/keys";
         let authority = text.find("://").map(|at| at + 3);
         let slash = authority.and_then(|from| Some(from + text[from..].find('/')?));
         let Some((origin, path)) = slash.map(|at| text.split_at(at)) else {
-            return wrong(expected, text);
+            return invalid(expected, text);
         };
         if !is_path(path) {
-            return wrong(expected, text);
+            return invalid(expected, text);
         }
-        let at = Url::parse(origin)?;
+        let origin = UpstreamUrl::parse(origin)?;
         Ok(PageUrl {
-            at,
+            origin,
             path: path.to_owned(),
         })
     }
@@ -123,11 +127,13 @@ pub(super) fn is_path(text: &str) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct KeyDigest(pub(super) [u8; 32]);
 
-impl Parse for KeyDigest {
+impl ParseScalar for KeyDigest {
     const NAME: &'static str = "key digest";
-    const ABOUT: &'static str =
-        "The SHA-256 of a key, as `printf %s KEY | sha256sum` writes it, behind `sha256:`.";
-    const SHAPE: &'static str = "^sha256:[0-9a-fA-F]{64}$";
+    const DESCRIPTION: &'static str =
+        "`sha256:` and the SHA-256 digest of a key, as written by `printf %s KEY | sha256sum`.";
+    const EXAMPLES: &'static [&'static str] =
+        &["sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"];
+    const PATTERN: &'static str = "^sha256:[0-9a-fA-F]{64}$";
 
     fn parse(text: &str) -> Result<KeyDigest, String> {
         let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64);
@@ -180,16 +186,18 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(*factor)
 }
 
-impl Parse for Time {
+impl ParseScalar for Time {
     const NAME: &'static str = "time";
-    const ABOUT: &'static str = "A time with its unit (us, ms, s, m, h, d): `500ms`, `10s`, `2m`.";
-    const SHAPE: &'static str = "^[0-9]+ ?(us|ms|s|m|h|d)$";
+    const DESCRIPTION: &'static str =
+        "A time with its unit (us, ms, s, m, h, d), at most 365 days: `500ms`, `10s`, `2m`.";
+    const EXAMPLES: &'static [&'static str] = &["500ms", "10s"];
+    const PATTERN: &'static str = "^[0-9]+ ?(us|ms|s|m|h|d)$";
 
     fn parse(text: &str) -> Result<Time, String> {
         let time = scaled(text, &TIMES).map(Duration::from_micros);
-        match time.filter(|time| *time <= limits::LONGEST) {
+        match time.filter(|time| *time <= limits::MAX_TIME) {
             Some(time) => Ok(Time(time)),
-            None => wrong(
+            None => invalid(
                 "a time with its unit (us, ms, s, m, h, d), such as 500ms, 10s or 2m",
                 text,
             ),
@@ -201,10 +209,11 @@ impl Parse for Time {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeOrOff(pub(super) Option<Duration>);
 
-impl Parse for TimeOrOff {
+impl ParseScalar for TimeOrOff {
     const NAME: &'static str = "time or off";
-    const ABOUT: &'static str = "A time with its unit, such as `10s`; or `off` for any time.";
-    const SHAPE: &'static str = "^([0-9]+ ?(us|ms|s|m|h|d)|off)$";
+    const DESCRIPTION: &'static str = "A time with its unit, such as `10s`, or `off`: unlimited.";
+    const EXAMPLES: &'static [&'static str] = &["10s", "off"];
+    const PATTERN: &'static str = "^([0-9]+ ?(us|ms|s|m|h|d)|off)$";
 
     fn parse(text: &str) -> Result<TimeOrOff, String> {
         if text == "off" {
@@ -219,18 +228,19 @@ impl Parse for TimeOrOff {
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Size(pub(super) u64);
+pub(super) struct ByteSize(pub(super) u64);
 
-impl Parse for Size {
+impl ParseScalar for ByteSize {
     const NAME: &'static str = "size";
-    const ABOUT: &'static str =
-        "A size with its unit (B, KiB, MiB, GiB; k, m and g are the same): `64KiB`, `1MiB`.";
-    const SHAPE: &'static str = "^[0-9]+ ?(B|KiB|MiB|GiB|k|m|g)$";
+    const DESCRIPTION: &'static str =
+        "A size with its unit (B, KiB, MiB, GiB; k, m and g are synonyms): `64KiB`, `1MiB`.";
+    const EXAMPLES: &'static [&'static str] = &["64KiB", "1MiB"];
+    const PATTERN: &'static str = "^[0-9]+ ?(B|KiB|MiB|GiB|k|m|g)$";
 
-    fn parse(text: &str) -> Result<Size, String> {
+    fn parse(text: &str) -> Result<ByteSize, String> {
         match scaled(text, &SIZES) {
-            Some(size) => Ok(Size(size)),
-            None => wrong(
+            Some(size) => Ok(ByteSize(size)),
+            None => invalid(
                 "a size with its unit (B, KiB, MiB, GiB), such as 64KiB or 1MiB",
                 text,
             ),
@@ -240,29 +250,31 @@ impl Parse for Size {
 
 /// A number of bytes, or `off`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SizeOrOff(pub(super) Option<u64>);
+pub(super) struct ByteSizeOrOff(pub(super) Option<u64>);
 
-impl Parse for SizeOrOff {
+impl ParseScalar for ByteSizeOrOff {
     const NAME: &'static str = "size or off";
-    const ABOUT: &'static str = "A size with its unit, such as `1MiB`; or `off` for any size.";
-    const SHAPE: &'static str = "^([0-9]+ ?(B|KiB|MiB|GiB|k|m|g)|off)$";
+    const DESCRIPTION: &'static str = "A size with its unit, such as `1MiB`, or `off`: unlimited.";
+    const EXAMPLES: &'static [&'static str] = &["1MiB", "off"];
+    const PATTERN: &'static str = "^([0-9]+ ?(B|KiB|MiB|GiB|k|m|g)|off)$";
 
-    fn parse(text: &str) -> Result<SizeOrOff, String> {
+    fn parse(text: &str) -> Result<ByteSizeOrOff, String> {
         if text == "off" {
-            return Ok(SizeOrOff(None));
+            return Ok(ByteSizeOrOff(None));
         }
-        let Size(size) = Size::parse(text).map_err(|message| {
+        let ByteSize(size) = ByteSize::parse(text).map_err(|message| {
             message.replacen("a size with its unit", "`off`, or a size with its unit", 1)
         })?;
-        Ok(SizeOrOff(Some(size)))
+        Ok(ByteSizeOrOff(Some(size)))
     }
 }
 
-impl Parse for StatusRange {
+impl ParseScalar for StatusRange {
     const NAME: &'static str = "status";
-    const ABOUT: &'static str = "A status such as `502`, or a class such as `5xx`.";
-    const SHAPE: &'static str = "^([2-5][0-9][0-9]|[2-5]xx)$";
-    const NUMBER: bool = true;
+    const DESCRIPTION: &'static str = "A status such as `502`, or a class such as `5xx`.";
+    const EXAMPLES: &'static [&'static str] = &["502", "5xx"];
+    const PATTERN: &'static str = "^([2-5][0-9][0-9]|[2-5]xx)$";
+    const ALLOWS_NUMBER: bool = true;
 
     fn parse(text: &str) -> Result<StatusRange, String> {
         if let [class @ b'2'..=b'5', b'x', b'x'] = text.as_bytes() {
@@ -274,36 +286,36 @@ impl Parse for StatusRange {
         }
         match text.parse() {
             Ok(status @ 200..=599) => Ok(StatusRange::one(status)),
-            _ => wrong("a status such as 502, or a class such as 5xx", text),
+            _ => invalid("a status such as 502, or a class such as 5xx", text),
         }
     }
 }
 
 /// After what a request is tried again.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Condition {
+pub(super) enum RetryCondition {
     Connect,
     Reset,
     Timeout,
     Status(StatusRange),
 }
 
-impl Parse for Condition {
+impl ParseScalar for RetryCondition {
     const NAME: &'static str = "condition";
-    const ABOUT: &'static str =
-        "`connect`, `reset`, `timeout`, a status such as `502`, or a class such as `5xx`.";
-    const SHAPE: &'static str = "^(connect|reset|timeout|[2-5][0-9][0-9]|[2-5]xx)$";
-    const NUMBER: bool = true;
+    const DESCRIPTION: &'static str = "A condition for a retry: `connect`, `reset`, `timeout`, a status such as `502`, or a class such as `5xx`.";
+    const EXAMPLES: &'static [&'static str] = &["connect", "503"];
+    const PATTERN: &'static str = "^(connect|reset|timeout|[2-5][0-9][0-9]|[2-5]xx)$";
+    const ALLOWS_NUMBER: bool = true;
 
-    fn parse(text: &str) -> Result<Condition, String> {
+    fn parse(text: &str) -> Result<RetryCondition, String> {
         Ok(match text {
-            "connect" => Condition::Connect,
-            "reset" => Condition::Reset,
-            "timeout" => Condition::Timeout,
+            "connect" => RetryCondition::Connect,
+            "reset" => RetryCondition::Reset,
+            "timeout" => RetryCondition::Timeout,
             _ => match StatusRange::parse(text) {
-                Ok(statuses) => Condition::Status(statuses),
+                Ok(statuses) => RetryCondition::Status(statuses),
                 Err(_) => {
-                    return wrong(
+                    return invalid(
                         "`connect`, `reset`, `timeout`, a status such as 502 or a class such as 5xx",
                         text,
                     );
@@ -313,36 +325,36 @@ impl Parse for Condition {
     }
 }
 
-impl Parse for TlsVersion {
+impl ParseScalar for TlsVersion {
     const NAME: &'static str = "TLS version";
-    const ABOUT: &'static str = "`1.2` or `1.3`.";
-    const SHAPE: &'static str = "";
-
+    const DESCRIPTION: &'static str = "A TLS version: `1.2` or `1.3`.";
+    const EXAMPLES: &'static [&'static str] = &["1.2", "1.3"];
     fn parse(text: &str) -> Result<TlsVersion, String> {
         match text {
             "1.2" => Ok(TlsVersion::Tls12),
             "1.3" => Ok(TlsVersion::Tls13),
-            _ => wrong("1.2 or 1.3", text),
+            _ => invalid("1.2 or 1.3", text),
         }
     }
 }
 
-impl Parse for SubjectName {
+impl ParseScalar for SubjectName {
     const NAME: &'static str = "subject name";
-    const ABOUT: &'static str = "A host, or a URI such as `spiffe://shop.example/cart`.";
+    const DESCRIPTION: &'static str = "A host, or a URI such as `spiffe://shop.example/cart`.";
+    const EXAMPLES: &'static [&'static str] = &["cart.internal", "spiffe://shop.example/cart"];
 
     fn parse(text: &str) -> Result<SubjectName, String> {
         if text.contains("://") {
             return Ok(SubjectName::Uri(text.into()));
         }
-        <Hostname as Parse>::parse(text).map(SubjectName::Host)
+        <Hostname as ParseScalar>::parse(text).map(SubjectName::Host)
     }
 }
 
-impl Parse for Where {
+impl ParseScalar for Where {
     const NAME: &'static str = "endpoint address";
-    const ABOUT: &'static str =
-        "`10.0.0.1:3000`, `[::1]:3000`, `cart.internal:3000`, or `unix:/run/cart.sock`.";
+    const DESCRIPTION: &'static str = "The address of an endpoint: `10.0.0.1:3000`, `[::1]:3000`, `cart.internal:3000`, or `unix:/run/cart.sock`.";
+    const EXAMPLES: &'static [&'static str] = &["10.0.0.1:3000", "cart.internal:3000"];
 
     fn parse(text: &str) -> Result<Where, String> {
         const EXPECTED: &str = "an address and port, a host and port, or unix:/path";
@@ -350,7 +362,7 @@ impl Parse for Where {
             return if path.starts_with('/') {
                 Ok(Where::Unix(path.into()))
             } else {
-                wrong(EXPECTED, text)
+                invalid(EXPECTED, text)
             };
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
@@ -359,21 +371,21 @@ impl Parse for Where {
         let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
         match (Hostname::parse(host), port.parse()) {
             (Ok(name), Ok(port)) if name.wildcard_suffix().is_none() => Ok(Where::Host { name, port }),
-            _ => wrong(EXPECTED, text),
+            _ => invalid(EXPECTED, text),
         }
     }
 }
 
 /// Who answers: the name of an upstream, or where one is.
 #[derive(Clone, Debug)]
-pub(super) enum To {
+pub(super) enum UpstreamTarget {
     Upstream(String),
-    Url(Url),
+    Url(UpstreamUrl),
 }
 
 /// An upstream in a line.
 #[derive(Clone, Debug)]
-pub(super) struct Url {
+pub(super) struct UpstreamUrl {
     pub(super) tls: bool,
     /// By prior knowledge.
     pub(super) http2: bool,
@@ -381,30 +393,32 @@ pub(super) struct Url {
     pub(super) text: String,
 }
 
-impl Parse for To {
+impl ParseScalar for UpstreamTarget {
     const NAME: &'static str = "target";
-    const ABOUT: &'static str = "The name of an upstream, or a URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
+    const DESCRIPTION: &'static str = "The name of an upstream, or a URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
+    const EXAMPLES: &'static [&'static str] = &["http://127.0.0.1:3000", "unix:/run/app.sock"];
 
-    fn parse(text: &str) -> Result<To, String> {
+    fn parse(text: &str) -> Result<UpstreamTarget, String> {
         if text.starts_with("unix:") || text.contains("://") {
-            return Url::parse(text).map(To::Url);
+            return UpstreamUrl::parse(text).map(UpstreamTarget::Url);
         }
         if Where::parse(text).is_ok() {
-            return wrong(
+            return invalid(
                 &format!("the name of an upstream or a URL (write http://{text})"),
                 text,
             );
         }
-        Ok(To::Upstream(text.to_owned()))
+        Ok(UpstreamTarget::Upstream(text.to_owned()))
     }
 }
 
-impl Parse for Url {
+impl ParseScalar for UpstreamUrl {
     const NAME: &'static str = "URL";
-    const ABOUT: &'static str = "A URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
+    const DESCRIPTION: &'static str = "A URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
+    const EXAMPLES: &'static [&'static str] = &["http://127.0.0.1:3000", "https://api.example"];
 
-    fn parse(text: &str) -> Result<Url, String> {
-        let url = |(tls, http2), at| Url {
+    fn parse(text: &str) -> Result<UpstreamUrl, String> {
+        let url = |(tls, http2), at| UpstreamUrl {
             tls,
             http2,
             at,
@@ -420,11 +434,11 @@ impl Parse for Url {
         } else if let Some(rest) = text.strip_prefix("h2c://") {
             ((false, true), rest)
         } else {
-            return wrong("a URL of http://, https:// or h2c://, or unix:/path", text);
+            return invalid("a URL of http://, https:// or h2c://, or unix:/path", text);
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains('/') {
-            return wrong("a URL without a path (`rewrite` changes paths)", text);
+            return invalid("a URL without a path (`rewrite` changes paths)", text);
         }
         let has_port = authority
             .rsplit_once(':')
@@ -437,25 +451,26 @@ impl Parse for Url {
         };
         match Where::parse(&full) {
             Ok(at) => Ok(url((tls, http2), at)),
-            Err(_) => wrong("a URL such as http://127.0.0.1:3000 or https://api.example", text),
+            Err(_) => invalid("a URL such as http://127.0.0.1:3000 or https://api.example", text),
         }
     }
 }
 
 /// A method of gRPC, or all of a service's.
 #[derive(Clone, Debug)]
-pub(super) struct GrpcName {
+pub(super) struct GrpcMethodName {
     pub(super) service: String,
     pub(super) method: Option<String>,
 }
 
-impl Parse for GrpcName {
+impl ParseScalar for GrpcMethodName {
     const NAME: &'static str = "gRPC method";
-    const ABOUT: &'static str =
-        "A service of gRPC with its package, or one of its methods: `shop.v1.Cart`, `shop.v1.Cart/Add`.";
-    const SHAPE: &'static str = "^[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)?$";
+    const DESCRIPTION: &'static str =
+        "A gRPC service with its package, or one of its methods: `shop.v1.Cart`, `shop.v1.Cart/Add`.";
+    const EXAMPLES: &'static [&'static str] = &["shop.v1.Cart", "shop.v1.Cart/Add"];
+    const PATTERN: &'static str = "^[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)?$";
 
-    fn parse(text: &str) -> Result<GrpcName, String> {
+    fn parse(text: &str) -> Result<GrpcMethodName, String> {
         let (service, method) = match text.split_once('/') {
             None => (text, None),
             Some((service, method)) => (service, Some(method)),
@@ -467,22 +482,23 @@ impl Parse for GrpcName {
                     .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         if !service.split('.').all(is_name) || !method.is_none_or(is_name) {
-            return wrong(
+            return invalid(
                 "a service of gRPC such as shop.v1.Cart, or shop.v1.Cart/Add",
                 text,
             );
         }
-        Ok(GrpcName {
+        Ok(GrpcMethodName {
             service: service.to_owned(),
             method: method.map(str::to_owned),
         })
     }
 }
 
-impl Parse for LogDestination {
+impl ParseScalar for LogDestination {
     const NAME: &'static str = "log destination";
-    const ABOUT: &'static str =
-        "`stdout`, `stderr`, or the path of a file, which counts from where the configuration file is.";
+    const DESCRIPTION: &'static str =
+        "`stdout`, `stderr`, or the path of a file, relative to the configuration file.";
+    const EXAMPLES: &'static [&'static str] = &["stdout", "access.log"];
 
     fn parse(text: &str) -> Result<LogDestination, String> {
         const EXPECTED: &str = "`stdout`, `stderr`, or the path of a file";
@@ -490,25 +506,25 @@ impl Parse for LogDestination {
             "stdout" => return Ok(LogDestination::Stdout),
             "stderr" => return Ok(LogDestination::Stderr),
             "off" | "none" | "-" => {
-                return wrong(&format!("{EXPECTED} (without the key there is no log)"), text);
+                return invalid(&format!("{EXPECTED} (without the key there is no log)"), text);
             }
             _ => {}
         }
         let name = text.rsplit('/').next().unwrap_or_default();
         if matches!(name, "" | "." | "..") || text.chars().any(char::is_control) {
-            return wrong(EXPECTED, text);
+            return invalid(EXPECTED, text);
         }
         // A slip of the hand would be a file that nobody looks for. One that is meant has a path.
         let streams = ["stdout", "stderr"];
         if !text.contains('/')
-            && let Some(meant) = suggestion(&text.to_ascii_lowercase(), streams)
+            && let Some(meant) = suggest(&text.to_ascii_lowercase(), streams)
         {
             let expected = format!("{EXPECTED} (`{meant}`, or ./{text} if a file is meant)");
-            return wrong(&expected, text);
+            return invalid(&expected, text);
         }
         if text.starts_with("syslog:") {
             let expected = format!("{EXPECTED}; whoever sends lines to syslog reads them from there");
-            return wrong(&expected, text);
+            return invalid(&expected, text);
         }
         Ok(LogDestination::File(PathBuf::from(text)))
     }
@@ -516,14 +532,15 @@ impl Parse for LogDestination {
 
 /// So many out of so many: `1%`, `0.5%`, `1/1000`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share(pub(super) ringmain_gateway::model::Share);
+pub(super) struct Fraction(pub(super) ringmain_gateway::model::Share);
 
-impl Parse for Share {
+impl ParseScalar for Fraction {
     const NAME: &'static str = "share";
-    const ABOUT: &'static str = "A share: `10%`, `0.5%` or `1/1000`.";
-    const SHAPE: &'static str = "^([0-9]+(\\.[0-9]{1,4})?%|[0-9]+/[0-9]+)$";
+    const DESCRIPTION: &'static str = "A share: `10%`, `0.5%` or `1/1000`.";
+    const EXAMPLES: &'static [&'static str] = &["10%", "1/1000"];
+    const PATTERN: &'static str = "^([0-9]+(\\.[0-9]{1,4})?%|[0-9]+/[0-9]+)$";
 
-    fn parse(text: &str) -> Result<Share, String> {
+    fn parse(text: &str) -> Result<Fraction, String> {
         let share = |part: u32, of: u32| ringmain_gateway::model::Share { part, of };
         let found = match (text.strip_suffix('%'), text.split_once('/')) {
             (Some(percent), _) => {
@@ -544,8 +561,8 @@ impl Parse for Share {
             (None, None) => None,
         };
         match found.filter(|share| share.part <= share.of && share.of > 0) {
-            Some(share) => Ok(Share(share)),
-            None => wrong("a share of at most the whole, such as 10%, 0.5% or 1/1000", text),
+            Some(share) => Ok(Fraction(share)),
+            None => invalid("a share of at most the whole, such as 10%, 0.5% or 1/1000", text),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! What files mean, and what is told of wrong ones.
 
-mod traffic;
+mod derived_errors;
 mod empty_lists;
+mod errors;
 mod examples;
 mod expansion;
 mod filters;
-mod derived_errors;
 mod grpc;
 mod kubernetes;
 mod nats;
@@ -20,7 +20,7 @@ mod schema;
     feature = "postgres"
 ))]
 mod sources;
-mod errors;
+mod traffic;
 
 use std::io;
 use std::path::Path;
@@ -29,11 +29,11 @@ use std::sync::Arc;
 use ringmain_gateway::model::Config;
 use ringmain_gateway::table::Table;
 
-use super::{Loaded, Sources, load};
+use super::{ConfigEnvironment, Loaded, load};
 
 /// A world with some variables and files.
-fn sources() -> Sources<'static> {
-    Sources {
+fn test_environment() -> ConfigEnvironment<'static> {
+    ConfigEnvironment {
         variable: &|name| match name {
             "NAME" => Some("the-value".to_owned()),
             "SECRET" => Some("hun ter:2\n".to_owned()),
@@ -70,7 +70,7 @@ fn sources() -> Sources<'static> {
 }
 
 fn loaded(text: &str) -> Loaded {
-    load("c.yaml", text, &sources())
+    load("c.yaml", text, &test_environment())
 }
 
 /// All that is wrong, the table's part too.
@@ -79,7 +79,12 @@ fn all_wrong(text: &str) -> Vec<String> {
     let mut wrong: Vec<_> = loaded.errors.iter().map(ToString::to_string).collect();
     if let Some(config) = &loaded.config {
         let table: Table<()> = Table::compile(Arc::new(config.clone()), None, &mut |_, _| Ok(()));
-        wrong.extend(loaded.located(table.problems()).iter().map(ToString::to_string));
+        wrong.extend(
+            loaded
+                .locate_problems(table.problems())
+                .iter()
+                .map(ToString::to_string),
+        );
     }
     wrong
 }

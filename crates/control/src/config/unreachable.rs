@@ -12,14 +12,14 @@ use ringmain_gateway::table::Place;
 const ACME: &str = "/.well-known/acme-challenge";
 
 /// The parts that no request reaches, each with the reason.
-pub(super) fn unreachable(config: &Config) -> Vec<(Place, String)> {
+pub(super) fn find_unreachable(config: &Config) -> Vec<(Place, String)> {
     let mut all = Vec::new();
     let no_streams = config.streams.is_empty() && config.push.is_none();
     for route in &config.routes {
-        let listeners = listeners(config, route);
-        redirected(route, &listeners, &mut all);
-        hosts(route, &listeners, &mut all);
-        repeated(route, &mut all);
+        let listeners = listeners_of(config, route);
+        check_redirects(route, &listeners, &mut all);
+        check_hosts(route, &listeners, &mut all);
+        check_duplicates(route, &mut all);
     }
     if config.routes.is_empty() && no_streams {
         let first = config
@@ -37,7 +37,7 @@ pub(super) fn unreachable(config: &Config) -> Vec<(Place, String)> {
 }
 
 /// Where requests of a route arrive.
-fn listeners<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
+fn listeners_of<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
     let named =
         |listener: &&Arc<Listener>| route.listeners.is_empty() || route.listeners.contains(&listener.name);
     let http = config
@@ -48,7 +48,7 @@ fn listeners<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
 }
 
 /// A listener that sends every request to https leaves none for routes.
-fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
+fn check_redirects(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
     let redirecting: Vec<&&Listener> = listeners
         .iter()
         .filter(|listener| listener.redirect_to_https.is_some())
@@ -80,11 +80,11 @@ fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, Stri
 }
 
 /// Hosts of a route that none of its listeners is for.
-fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
+fn check_hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
     let is_served = |host: &Hostname| {
         let serves = |listener: &&Listener| {
             let hosts = &listener.hostnames;
-            hosts.is_empty() || hosts.iter().any(|own| overlap(own, host))
+            hosts.is_empty() || hosts.iter().any(|own| hosts_overlap(own, host))
         };
         listeners.iter().any(serves)
     };
@@ -108,7 +108,7 @@ fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>)
 }
 
 /// Whether any host is meant by both.
-fn overlap(one: &Hostname, other: &Hostname) -> bool {
+fn hosts_overlap(one: &Hostname, other: &Hostname) -> bool {
     match (one.wildcard_suffix(), other.wildcard_suffix()) {
         (Some(one), Some(other)) => one.ends_with(other) || other.ends_with(one),
         (Some(_), None) => one.matches(other.as_str()),
@@ -117,15 +117,16 @@ fn overlap(one: &Hostname, other: &Hostname) -> bool {
 }
 
 /// Rules of a route each match of which an earlier rule has already.
-fn repeated(route: &Route, all: &mut Vec<(Place, String)>) {
+fn check_duplicates(route: &Route, all: &mut Vec<(Place, String)>) {
     let mut seen: BTreeSet<(u8, String, String)> = BTreeSet::new();
     for (number, rule) in route.rules.iter().enumerate() {
         let any = [Match::default()];
-        let matches = match rule.matches.is_empty() {
-            true => &any[..],
-            false => &rule.matches[..],
+        let matches = if rule.matches.is_empty() {
+            &any[..]
+        } else {
+            &rule.matches[..]
         };
-        let keys: Vec<_> = matches.iter().map(key).collect();
+        let keys: Vec<_> = matches.iter().map(match_key).collect();
         if keys
             .iter()
             .all(|key| key.as_ref().is_some_and(|key| seen.contains(key)))
@@ -138,7 +139,7 @@ fn repeated(route: &Route, all: &mut Vec<(Place, String)>) {
 }
 
 /// What a match takes; `None`: also headers or the query decide.
-fn key(found: &Match) -> Option<(u8, String, String)> {
+fn match_key(found: &Match) -> Option<(u8, String, String)> {
     if !found.headers.is_empty() || !found.query.is_empty() {
         return None;
     }

@@ -14,71 +14,71 @@ mod tests;
 
 use std::borrow::Cow;
 
-use super::error::{Errors, Position};
+use super::error::{Diagnostics, FilePosition};
 use crate::limits;
 
 /// A value and where it stands. Where an alias stands for it, that is meant.
 #[derive(Clone, Debug)]
-pub(super) struct Node<'t> {
-    pub(super) value: Value<'t>,
-    pub(super) position: Position,
+pub(super) struct YamlNode<'t> {
+    pub(super) value: YamlValue<'t>,
+    pub(super) position: FilePosition,
     is_number: bool,
 }
 
 /// What stands there.
 #[derive(Clone, Debug)]
-pub(super) enum Value<'t> {
-    Nothing,
+pub(super) enum YamlValue<'t> {
+    Null,
     Bool(bool),
     /// Also a number, as it is written.
     Text(Cow<'t, str>),
-    List(Vec<Node<'t>>),
+    List(Vec<YamlNode<'t>>),
     /// Keys with their places.
-    Map(Vec<Pair<'t>>),
+    Map(Vec<YamlEntry<'t>>),
 }
 
 /// A key and its value.
-pub(super) type Pair<'t> = (Node<'t>, Node<'t>);
+pub(super) type YamlEntry<'t> = (YamlNode<'t>, YamlNode<'t>);
 
-impl Value<'_> {
+impl YamlValue<'_> {
     /// What it is called.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(super) fn kind_name(&self) -> &'static str {
         match self {
-            Value::Nothing => "nothing",
-            Value::Bool(true) => "`true`",
-            Value::Bool(false) => "`false`",
-            Value::Text(_) => "a text",
-            Value::List(_) => "a list",
-            Value::Map(_) => "keys with values",
+            YamlValue::Null => "nothing",
+            YamlValue::Bool(true) => "`true`",
+            YamlValue::Bool(false) => "`false`",
+            YamlValue::Text(_) => "a text",
+            YamlValue::List(_) => "a list",
+            YamlValue::Map(_) => "keys with values",
         }
     }
 
     pub(super) fn is_scalar(&self) -> bool {
-        !matches!(self, Value::List(_) | Value::Map(_))
+        !matches!(self, YamlValue::List(_) | YamlValue::Map(_))
     }
 }
 
 /// Reads a file. `None`: it is no YAML, which was told.
-pub(super) fn read<'t>(text: &'t str, errors: &Errors<'_>) -> Option<Node<'t>> {
+pub(super) fn parse<'t>(text: &'t str, errors: &Diagnostics<'_>) -> Option<YamlNode<'t>> {
     if text.len() > limits::CONFIG_BYTES {
         let expected = format!("a file of at most {} bytes", limits::CONFIG_BYTES);
-        errors.tell(Position::START, expected, text.len().to_string());
+        errors.report(FilePosition::START, expected, text.len().to_string());
         return None;
     }
     compose::compose(text, errors)
 }
 
-impl<'t> Node<'t> {
+impl<'t> YamlNode<'t> {
     /// Takes what stands at a key of this map, if that is a map too; an empty one is left.
-    pub(super) fn take_map(&mut self, key: &str) -> Vec<Pair<'t>> {
-        let Value::Map(pairs) = &mut self.value else {
+    pub(super) fn take_map(&mut self, key: &str) -> Vec<YamlEntry<'t>> {
+        let YamlValue::Map(pairs) = &mut self.value else {
             return Vec::new();
         };
         let mut pairs = pairs.iter_mut();
-        let found = pairs.find(|(name, _)| matches!(&name.value, Value::Text(name) if name == key));
+        let found = pairs.find(|(name, _)| matches!(&name.value, YamlValue::Text(name) if name == key));
         match found {
             Some((_, node)) => match &mut node.value {
-                Value::Map(inner) => std::mem::take(inner),
+                YamlValue::Map(inner) => std::mem::take(inner),
                 _ => Vec::new(),
             },
             None => Vec::new(),
@@ -86,16 +86,16 @@ impl<'t> Node<'t> {
     }
 
     /// Calls `each` with every value below this that is not a list or a map, keys left out.
-    pub(super) fn scalars<'s>(&'s self, each: &mut impl FnMut(&'s Node<'t>)) {
+    pub(super) fn for_each_scalar<'s>(&'s self, each: &mut impl FnMut(&'s YamlNode<'t>)) {
         match &self.value {
-            Value::List(list) => list.iter().for_each(|node| node.scalars(each)),
-            Value::Map(pairs) => pairs.iter().for_each(|(_, node)| node.scalars(each)),
-            Value::Nothing | Value::Bool(_) | Value::Text(_) => each(self),
+            YamlValue::List(list) => list.iter().for_each(|node| node.for_each_scalar(each)),
+            YamlValue::Map(pairs) => pairs.iter().for_each(|(_, node)| node.for_each_scalar(each)),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Text(_) => each(self),
         }
     }
 
     /// Whether it is written as a number, and not as a text that looks like one.
     pub(super) fn is_number(&self) -> bool {
-        self.is_number && matches!(self.value, Value::Text(_))
+        self.is_number && matches!(self.value, YamlValue::Text(_))
     }
 }

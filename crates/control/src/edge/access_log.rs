@@ -12,11 +12,11 @@ use crate::limits::ACCESS_LOG_FLUSH;
 
 /// What signals have asked for.
 #[derive(Debug, Default)]
-pub struct Rotated(u64);
+pub struct LogRotation(u64);
 
-impl Rotated {
+impl LogRotation {
     /// Opens the log anew after a SIGUSR1, as its users know it from nginx, and after a SIGHUP, as from most others.
-    pub fn follow<M: Send + 'static>(&mut self, running: &Running<M>, site: &Site) {
+    pub fn reopen_on_signal<M: Send + 'static>(&mut self, running: &Running<M>, site: &Site) {
         let signals = running.reopens() + running.hangups();
         if std::mem::replace(&mut self.0, signals) != signals
             && let Some(log) = site.access_log()
@@ -27,7 +27,7 @@ impl Rotated {
 }
 
 /// Writes the last lines.
-pub fn finish(site: &Site) {
+pub fn flush(site: &Site) {
     let log = site.access_log();
     if log.is_some_and(|log| !log.finish(ACCESS_LOG_FLUSH)) {
         log::warn!("the last lines of the access log are lost: its destination takes them too slowly");
@@ -54,12 +54,12 @@ pub fn open(wanted: &model::AccessLog) -> Result<AccessLog, EdgeError> {
             )
         }
     };
-    Ok(log.map_err(|error| cannot_open(&error))?.format(format))
+    Ok(log.map_err(|error| open_error(&error))?.format(format))
 }
 
 /// What is told of a log that cannot be opened.
 #[must_use]
-pub fn cannot_open(error: &io::Error) -> EdgeError {
+pub fn open_error(error: &io::Error) -> EdgeError {
     EdgeError::Other(format!(
         "{error}; name a file that this user may write, in a directory that is there"
     ))

@@ -9,56 +9,64 @@ use ringmain_engine::{Addr, Config, Engine, Running};
 use ringmain_sys::inherit::Inherited;
 use ringmain_web::{App, Site};
 
-use super::{EdgeError, Settings, other};
+use super::{EdgeError, EdgeSettings, other};
 use crate::limits::{ADMIN_CONNECTIONS, ADMIN_GRACE, ADMIN_RECEIVE_BUFFERS};
 
-/// The administration, if there is one.
-pub(super) struct Administration {
+/// A listener of the administration, as configured.
+pub(super) struct AdminListener<'c> {
+    /// Its name in the log.
+    pub(super) name: &'static str,
+    pub(super) addrs: &'c [Addr],
+    /// The sockets of `addrs` that the previous process has handed over.
+    pub(super) inherited: Vec<Inherited>,
+}
+
+/// An engine of the administration.
+pub(super) struct AdminServer {
     addrs: Vec<Addr>,
     /// What it is called in the log.
     name: &'static str,
     site: Arc<Site>,
     running: Option<Running<Infallible>>,
     /// Its addresses were not free at the start.
-    late: bool,
+    is_waiting: bool,
 }
 
-impl Administration {
-    /// Starts an application of it. `may_wait`: there is a process before this one, which may still be at its addresses.
+impl AdminServer {
+    /// Starts an application of it. `can_wait`: there is a process before this one, which may still be at its addresses.
     pub(super) fn start(
-        settings: &Settings,
-        (name, addrs): (&'static str, &[Addr]),
-        inherited: Vec<Inherited>,
+        settings: &EdgeSettings,
+        listener: AdminListener<'_>,
         app: App,
-        may_wait: bool,
-    ) -> Result<Administration, EdgeError> {
-        let mut administration = Administration {
-            addrs: addrs.to_vec(),
-            name,
+        can_wait: bool,
+    ) -> Result<AdminServer, EdgeError> {
+        let mut server = AdminServer {
+            addrs: listener.addrs.to_vec(),
+            name: listener.name,
             site: app.build().map_err(other)?,
             running: None,
-            late: false,
+            is_waiting: false,
         };
-        if let Err(failure) = administration.open(settings, inherited) {
-            if !may_wait {
+        if let Err(failure) = server.open(settings, listener.inherited) {
+            if !can_wait {
                 return Err(failure);
             }
-            administration.late = true;
+            server.is_waiting = true;
         }
-        Ok(administration)
+        Ok(server)
     }
 
     /// Called again and again: a successor takes over here, too.
-    pub(super) fn look<M: Send + 'static>(&mut self, settings: &Settings, gateway: &Running<M>) {
+    pub(super) fn poll<M: Send + 'static>(&mut self, settings: &EdgeSettings, gateway: &Running<M>) {
         if gateway.has_successor() {
-            self.late = false;
+            self.is_waiting = false;
             self.running = None;
-        } else if self.late && self.open(settings, Vec::new()).is_ok() {
-            self.late = false;
+        } else if self.is_waiting && self.open(settings, Vec::new()).is_ok() {
+            self.is_waiting = false;
         }
     }
 
-    fn open(&mut self, settings: &Settings, inherited: Vec<Inherited>) -> Result<(), EdgeError> {
+    fn open(&mut self, settings: &EdgeSettings, inherited: Vec<Inherited>) -> Result<(), EdgeError> {
         let config = Config {
             workers: Some(1),
             max_connections: Some(ADMIN_CONNECTIONS),

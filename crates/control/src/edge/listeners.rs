@@ -3,31 +3,31 @@
 use ringmain_engine::{Addr, Engine};
 use ringmain_sys::inherit::Inherited;
 
-use super::{EdgeError, Settings, other};
+use super::{EdgeError, EdgeSettings, other};
 
 /// Opens addresses in their order, or takes listeners over that were handed to this process.
-pub(super) fn open(
-    settings: &Settings,
+pub(super) fn open_listeners(
+    settings: &EdgeSettings,
     engine: &mut Engine,
     inherited: &mut Vec<Inherited>,
     addrs: &[Addr],
 ) -> Result<Vec<Addr>, EdgeError> {
     // Exact ones first: what port 0 may stand for must not be taken from them.
-    let mut takes: Vec<Vec<Inherited>> = addrs
+    let mut taken_by_address: Vec<Vec<Inherited>> = addrs
         .iter()
-        .map(|wanted| take(inherited, |found| found == wanted))
+        .map(|wanted| take_matching(inherited, |found| found == wanted))
         .collect();
-    for (wanted, taken) in addrs.iter().zip(&mut takes) {
+    for (wanted, taken) in addrs.iter().zip(&mut taken_by_address) {
         if let (Addr::Inet(wanted), true) = (wanted, taken.is_empty())
             && wanted.port() == 0
         {
             let fits = |found: &Addr| matches!(found, Addr::Inet(found) if found.ip() == wanted.ip());
             let found = inherited.iter().map(|it| it.addr.clone()).find(fits);
-            *taken = take(inherited, |addr| Some(addr) == found.as_ref());
+            *taken = take_matching(inherited, |addr| Some(addr) == found.as_ref());
         }
     }
     let mut opened = Vec::with_capacity(addrs.len());
-    for (wanted, taken) in addrs.iter().zip(takes) {
+    for (wanted, taken) in addrs.iter().zip(taken_by_address) {
         if taken.is_empty() {
             opened.push(engine.listen(wanted, &settings.listen).map_err(other)?);
             continue;
@@ -42,12 +42,15 @@ pub(super) fn open(
 }
 
 /// Those listeners that are wanted.
-pub(super) fn take(inherited: &mut Vec<Inherited>, wanted: impl Fn(&Addr) -> bool) -> Vec<Inherited> {
+pub(super) fn take_matching(
+    inherited: &mut Vec<Inherited>,
+    wanted: impl Fn(&Addr) -> bool,
+) -> Vec<Inherited> {
     inherited.extract_if(.., |it| wanted(&it.addr)).collect()
 }
 
 /// Says what was handed over and is of no use.
-pub(super) fn say_unused(inherited: &[Inherited]) {
+pub(super) fn log_unused(inherited: &[Inherited]) {
     for unused in inherited {
         log::warn!(
             "handed over to this process and closed: {}, where the configuration does not listen",

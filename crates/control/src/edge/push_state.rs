@@ -19,8 +19,8 @@ use ringmain_push::{Push, State, StateRecord, Successor, limits};
 use ringmain_sys::clock;
 use ringmain_sys::inherit::{self, StatePipe};
 
-use crate::reload::Control;
-use crate::limits::{STATE_FREEZE_WITHIN, STATE_RECEIVE_WITHIN, STATE_SEND_WITHIN};
+use crate::limits::{STATE_FREEZE_TIMEOUT, STATE_RECEIVE_TIMEOUT, STATE_SEND_TIMEOUT};
+use crate::reload::ConfigWatcher;
 
 const FILE: &str = "push.state";
 
@@ -28,7 +28,7 @@ const FILE: &str = "push.state";
 ///
 /// # Errors
 /// The folder cannot be used.
-pub(super) fn begin(push: &Push, settings: Option<&model::Push>) -> Result<(), String> {
+pub(super) fn restore_at_start(push: &Push, settings: Option<&model::Push>) -> Result<(), String> {
     let folder = settings.and_then(|settings| settings.state_dir.as_deref());
     if let Some(folder) = folder {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -40,7 +40,7 @@ pub(super) fn begin(push: &Push, settings: Option<&model::Push>) -> Result<(), S
         if let Some(file) = file {
             let _ = fs::remove_file(file);
         }
-        receive_later(push.clone(), pipe);
+        receive_in_background(push.clone(), pipe);
         return Ok(());
     }
     let Some(file) = file else { return Ok(()) };
@@ -56,8 +56,8 @@ pub(super) fn begin(push: &Push, settings: Option<&model::Push>) -> Result<(), S
 }
 
 /// Writes what the process after this one continues with: to it, or into the folder of the configuration that holds.
-pub(super) fn save(push: &Push, control: &Control, successor: Option<StatePipe>) {
-    let config = Arc::clone(&control.state().config);
+pub(super) fn save(push: &Push, control: &ConfigWatcher, successor: Option<StatePipe>) {
+    let config = Arc::clone(&control.status().config);
     let folder = config.push.as_ref().and_then(|push| push.state_dir.clone());
     if !push.has_settings() || (successor.is_none() && folder.is_none()) {
         return;
@@ -66,9 +66,9 @@ pub(super) fn save(push: &Push, control: &Control, successor: Option<StatePipe>)
         Some(_) => Successor::Serving,
         None => Successor::NextStart,
     };
-    let state = push.freeze(kind, STATE_FREEZE_WITHIN, clock::realtime());
+    let state = push.freeze(kind, STATE_FREEZE_TIMEOUT, clock::realtime());
     let written = match (successor, folder) {
-        (Some(pipe), _) => pipe.send(state.pieces(), STATE_SEND_WITHIN),
+        (Some(pipe), _) => pipe.send(state.pieces(), STATE_SEND_TIMEOUT),
         (None, Some(folder)) => write_file(&state, &folder),
         (None, None) => Ok(()),
     };
@@ -81,10 +81,10 @@ pub(super) fn save(push: &Push, control: &Control, successor: Option<StatePipe>)
 }
 
 /// Receives on a thread of its own: the process before this one sends when this one serves.
-fn receive_later(push: Push, pipe: StatePipe) {
+fn receive_in_background(push: Push, pipe: StatePipe) {
     push.await_state();
     let receiver = push.clone();
-    let receive = move || match pipe.receive(limits::STATE_BYTES, STATE_RECEIVE_WITHIN) {
+    let receive = move || match pipe.receive(limits::STATE_BYTES, STATE_RECEIVE_TIMEOUT) {
         Ok(bytes) if bytes.is_empty() => {
             log::warn!("the process before this one has left no channels: they start new epochs");
             receiver.restore(Vec::new(), std::time::Duration::ZERO);

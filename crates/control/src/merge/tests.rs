@@ -7,13 +7,13 @@ use std::time::Duration;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{Config, Endpoint, Upstream, Where};
 
-use super::Combined;
-use crate::config::{self, Sources};
+use super::ConfigMerger;
+use crate::config::{self, ConfigEnvironment};
 
 const NOW: Duration = Duration::ZERO;
 
 fn config(text: &str) -> Config {
-    let sources = Sources {
+    let sources = ConfigEnvironment {
         variable: &|_| None,
         file: &|_| Err(std::io::ErrorKind::NotFound.into()),
         is_public: &|_| false,
@@ -40,13 +40,13 @@ fn objects() -> Config {
     config(text)
 }
 
-fn combined(has_objects: bool) -> Combined {
+fn merger(has_objects: bool) -> ConfigMerger {
     let file = file("a.example");
-    Combined::new(Gateway::new(Arc::clone(&file), NOW), file, has_objects)
+    ConfigMerger::new(Gateway::new(Arc::clone(&file), NOW), file, has_objects)
 }
 
-fn routes(combined: &Combined) -> Vec<String> {
-    let table = combined.gateway().table();
+fn routes(merger: &ConfigMerger) -> Vec<String> {
+    let table = merger.gateway().table();
     let routes = table.config().routes.iter();
     routes
         .map(|route| format!("{}: {}", route.name, route.hostnames.len()))
@@ -55,91 +55,89 @@ fn routes(combined: &Combined) -> Vec<String> {
 
 #[test]
 fn parts_of_both_are_served_the_files_first() {
-    let combined = combined(true);
-    assert_eq!(combined.replace_objects(objects(), NOW), []);
-    assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
+    let merger = merger(true);
+    assert_eq!(merger.replace_objects(objects(), NOW), []);
+    assert_eq!(routes(&merger), ["r: 1", "object: 0"]);
     // A later file leaves what objects have.
-    combined
-        .replace_file(file("[a.example, b.example]"), NOW)
-        .unwrap();
-    assert_eq!(routes(&combined), ["r: 2", "object: 0"]);
+    merger.replace_file(file("[a.example, b.example]"), NOW).unwrap();
+    assert_eq!(routes(&merger), ["r: 2", "object: 0"]);
     // Objects that are gone leave the file.
-    combined.replace_objects(Config::default(), NOW);
-    assert_eq!(routes(&combined), ["r: 2"]);
+    merger.replace_objects(Config::default(), NOW);
+    assert_eq!(routes(&merger), ["r: 2"]);
 }
 
 #[test]
 fn wrong_file_is_rejected_whole_and_wrong_object_in_part() {
-    let combined = combined(true);
+    let merger = merger(true);
     let mut wrong = objects();
     wrong.upstreams.clear();
     // The rule whose upstream does not exist keeps its place.
-    let problems = combined.replace_objects(wrong, NOW);
+    let problems = merger.replace_objects(wrong, NOW);
     assert!(
         problems
             .iter()
             .any(|problem| problem.to_string().contains("service")),
         "{problems:?}"
     );
-    assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
+    assert_eq!(routes(&merger), ["r: 1", "object: 0"]);
     // Nor does it keep a file from being applied.
-    combined.replace_file(file("c.example"), NOW).unwrap();
+    merger.replace_file(file("c.example"), NOW).unwrap();
     let mut wrong = (*file("[c.example, d.example]")).clone();
     wrong.upstreams.clear();
-    assert!(combined.replace_file(Arc::new(wrong), NOW).is_err());
-    assert_eq!(routes(&combined), ["r: 1", "object: 0"]);
+    assert!(merger.replace_file(Arc::new(wrong), NOW).is_err());
+    assert_eq!(routes(&merger), ["r: 1", "object: 0"]);
 }
 
 #[test]
 fn of_two_parts_with_one_name_the_files_counts() {
-    let combined = combined(true);
+    let merger = merger(true);
     let mut objects = objects();
     objects.upstreams.push(Arc::new(Upstream::new("u", Vec::new())));
-    assert_eq!(combined.replace_objects(objects, NOW).len(), 1);
-    let upstreams = combined.gateway().upstreams();
+    assert_eq!(merger.replace_objects(objects, NOW).len(), 1);
+    let upstreams = merger.gateway().upstreams();
     let endpoints = upstreams.iter().find(|upstream| *upstream.name == *"u");
     assert_eq!(endpoints.unwrap().endpoints.len(), 1);
 }
 
 #[test]
 fn without_objects_a_file_is_applied_as_a_whole() {
-    let combined = combined(false);
-    let served = combined.replace_file(file("b.example"), NOW).unwrap();
-    assert!(Arc::ptr_eq(&served, combined.gateway().table().config()));
+    let merger = merger(false);
+    let served = merger.replace_file(file("b.example"), NOW).unwrap();
+    assert!(Arc::ptr_eq(&served, merger.gateway().table().config()));
 }
 
 #[test]
 fn endpoints_of_objects_alone_change_neither_the_table_nor_the_file() {
-    let combined = combined(true);
-    assert_eq!(combined.replace_objects(objects(), NOW), []);
-    let table = combined.gateway().table();
+    let merger = merger(true);
+    assert_eq!(merger.replace_objects(objects(), NOW), []);
+    let table = merger.gateway().table();
     let to = |port: u16| vec![Endpoint::new(Where::Address(([127, 0, 0, 1], port).into()))];
-    let put = |name: &str, port| combined.put_endpoints(vec![(name.into(), to(port))]);
+    let put = |name: &str, port| merger.put_endpoints(vec![(name.into(), to(port))]);
     put("service", 3);
     // Upstreams of the file are not of the objects.
     put("u", 4);
-    assert_eq!(addresses(&combined), ["service 127.0.0.1:3", "u 127.0.0.1:1"]);
-    assert!(Arc::ptr_eq(&table, &combined.gateway().table()));
+    assert_eq!(addresses(&merger), ["service 127.0.0.1:3", "u 127.0.0.1:1"]);
+    assert!(Arc::ptr_eq(&table, &merger.gateway().table()));
     // A later file has the endpoints as they are now.
-    combined.replace_file(file("b.example"), NOW).unwrap();
-    assert_eq!(addresses(&combined), ["service 127.0.0.1:3", "u 127.0.0.1:1"]);
+    merger.replace_file(file("b.example"), NOW).unwrap();
+    assert_eq!(addresses(&merger), ["service 127.0.0.1:3", "u 127.0.0.1:1"]);
     let mut same_name = Config::clone(&file("b.example"));
     same_name
         .upstreams
         .push(Arc::new(Upstream::new("service", to(5))));
-    combined.replace_file(Arc::new(same_name), NOW).unwrap();
+    merger.replace_file(Arc::new(same_name), NOW).unwrap();
     put("service", 6);
     assert_eq!(
-        addresses(&combined),
+        addresses(&merger),
         ["service 127.0.0.1:5", "u 127.0.0.1:1"],
         "the file's counts"
     );
-    combined.replace_file(file("b.example"), NOW).unwrap();
-    assert_eq!(addresses(&combined), ["service 127.0.0.1:6", "u 127.0.0.1:1"]);
+    merger.replace_file(file("b.example"), NOW).unwrap();
+    assert_eq!(addresses(&merger), ["service 127.0.0.1:6", "u 127.0.0.1:1"]);
 }
 
-fn addresses(combined: &Combined) -> Vec<String> {
-    let upstreams = combined.gateway().upstreams().into_iter();
+fn addresses(merger: &ConfigMerger) -> Vec<String> {
+    let upstreams = merger.gateway().upstreams().into_iter();
     let lines = upstreams.flat_map(|upstream| {
         let name = upstream.name;
         let endpoints = upstream.endpoints.into_iter();

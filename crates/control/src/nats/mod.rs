@@ -28,18 +28,18 @@ use ringmain_push::Inlet;
 use ringmain_sources::supervisor::Supervisor;
 pub use ringmain_sources::supervisor::runtime;
 
-pub use self::connection::{Access, Connection, Failure, Info};
+pub use self::connection::{ConnectOptions, Connection, ConnectionError, ServerInfo};
 pub use self::publisher::Publisher;
-pub use self::status::{Dropped, Report};
+pub use self::status::{ConsumerReport, DropReason};
 
 use self::consumer::Consumer;
-use self::status::Status;
+use self::status::ConsumerStatus;
 
 /// All consumers of a process. Dropping it ends them.
 #[derive(Debug)]
 pub struct Consumers {
     inlet: Inlet,
-    tasks: Supervisor<Nats, Status>,
+    tasks: Supervisor<Nats, ConsumerStatus>,
 }
 
 impl Consumers {
@@ -67,7 +67,7 @@ impl Consumers {
 
     /// The state of each consumer, by name.
     #[must_use]
-    pub fn reports(&self) -> Vec<Report> {
+    pub fn reports(&self) -> Vec<ConsumerReport> {
         let members = self.tasks.members().into_iter();
         members.map(|member| member.status.report(&member.name)).collect()
     }

@@ -11,9 +11,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer, NatsTls, Secret};
 
-use super::backoff::{self, FIRST, LONGEST};
+use super::backoff::{self, FIRST_DELAY, MAX_DELAY};
 use super::credentials::Credentials;
-use super::protocol::Event;
+use super::protocol::ServerEvent;
 use super::*;
 
 /// The seed of NATS's own manual, and its key.
@@ -26,11 +26,16 @@ fn the_wait_grows_up_to_a_limit_and_is_never_the_same() {
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
     for failures in 1..60 {
-        let wait = backoff::wait(failures, &mut random);
-        let most = FIRST.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST);
+        let wait = backoff::next_delay(failures, &mut random);
+        let most = FIRST_DELAY
+            .saturating_mul(1 << (failures - 1).min(10))
+            .min(MAX_DELAY);
         assert!(wait >= most / 2 && wait <= most, "{failures}: {wait:?}");
     }
-    let (one, two) = (backoff::wait(40, &mut random), backoff::wait(40, &mut random));
+    let (one, two) = (
+        backoff::next_delay(40, &mut random),
+        backoff::next_delay(40, &mut random),
+    );
     assert_ne!(one, two);
 }
 
@@ -102,12 +107,12 @@ fn access(addr: SocketAddr, login: NatsLogin, tls: Option<NatsTls>) -> NatsAcces
 }
 
 /// What comes of connecting, beside what the server does.
-fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection, Failure> {
+fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection, ConnectionError> {
     std::thread::scope(|scope| {
         let other = scope.spawn(server);
         let runtime = runtime().expect("a runtime");
         let outcome = runtime.block_on(async {
-            let ready = Access::new(access)?;
+            let ready = ConnectOptions::new(access)?;
             Connection::open(&ready, &access.servers[0]).await
         });
         other.join().expect("the server");
@@ -227,7 +232,7 @@ fn a_server_that_cannot_be_reached_is_a_failure() {
     let (server, addr) = Server::new();
     drop(server);
     let outcome = open(&access(addr, NatsLogin::Nobody, None), || {});
-    assert!(matches!(outcome, Err(Failure::Io(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(ConnectionError::Io(_))), "{outcome:?}");
 }
 
 #[test]
@@ -242,7 +247,7 @@ fn more_than_a_server_takes_is_not_sent() {
     assert!(connection.publish("a b", b"1").is_err());
     connection.publish("a", b"1234").expect("few enough");
     assert_eq!(connection.waiting(), "PUB a 4\r\n1234\r\n".len());
-    assert!(matches!(connection.event(), Ok(None | Some(Event::Pong))));
+    assert!(matches!(connection.event(), Ok(None | Some(ServerEvent::Pong))));
 }
 
 #[test]
@@ -270,28 +275,33 @@ fn a_publication_has_arrived_once_the_server_answers_what_came_behind_it() {
         for (subject, payload) in [("a", b"1"), ("b", b"2")] {
             publisher.publish(subject, payload).expect("it can be said");
         }
-        assert!(publisher.publish("a b", b"3").expect_err("no subject").is_final());
+        assert!(
+            publisher
+                .publish("a b", b"3")
+                .expect_err("no subject")
+                .is_permanent()
+        );
         assert_eq!(publisher.unconfirmed(), 2);
         assert!(publisher.waiting() > 0);
         let failure = loop {
-            match publisher.carry_on(Duration::from_millis(10)) {
+            match publisher.send_pending(Duration::from_millis(10)) {
                 // It has waited for the socket.
                 Ok(()) => {}
                 Err(failure) => break failure,
             }
         };
-        assert!(failure.is_final(), "{failure}");
+        assert!(failure.is_permanent(), "{failure}");
         assert_eq!((publisher.unconfirmed(), publisher.waiting()), (0, 0));
         drop(other.join().expect("the server"));
         let gone = loop {
-            match publisher.carry_on(Duration::from_millis(10)) {
+            match publisher.send_pending(Duration::from_millis(10)) {
                 // It has waited for the socket.
                 Ok(()) => {}
                 Err(failure) => break failure,
             }
         };
         assert!(
-            matches!(gone, Failure::Closed | Failure::Io(_)) && !gone.is_final(),
+            matches!(gone, ConnectionError::Closed | ConnectionError::Io(_)) && !gone.is_permanent(),
             "{gone}"
         );
     });

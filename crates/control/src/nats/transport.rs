@@ -11,16 +11,16 @@ use tokio::net::TcpStream;
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 64 << 10;
 
-pub(super) struct Stream {
+pub(super) struct NatsStream {
     tcp: TcpStream,
     /// Where reads go.
     chunk: Box<[u8]>,
     /// What is to be sent, as it is on the wire.
     wire: Vec<u8>,
-    tls: Option<Secure>,
+    tls: Option<TlsState>,
 }
 
-struct Secure {
+struct TlsState {
     session: Session,
     /// What has come and is not opened yet.
     sealed: Vec<u8>,
@@ -29,19 +29,19 @@ struct Secure {
 
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum ReadOutcome {
     /// Perhaps some bytes.
     Some,
     /// There will be no more.
     End,
 }
 
-impl Stream {
-    pub(super) async fn connect(host: &str, port: u16) -> io::Result<Stream> {
+impl NatsStream {
+    pub(super) async fn connect(host: &str, port: u16) -> io::Result<NatsStream> {
         let addrs: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
         let tcp = TcpStream::connect(&*addrs).await?;
         tcp.set_nodelay(true)?;
-        Ok(Stream {
+        Ok(NatsStream {
             tcp,
             chunk: vec![0; READ_BYTES].into(),
             wire: Vec::new(),
@@ -53,7 +53,7 @@ impl Stream {
     pub(super) async fn secure(&mut self, client: &Client, peer: &PeerName) -> io::Result<()> {
         let mut session = client.session(peer);
         session.begin(&mut self.wire);
-        self.tls = Some(Secure {
+        self.tls = Some(TlsState {
             session,
             sealed: Vec::new(),
             ended: false,
@@ -61,18 +61,21 @@ impl Stream {
         self.flush().await?;
         let mut nothing = Vec::new();
         while self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking()) {
-            if self.read(&mut nothing).await? == Read::End {
+            if self.read(&mut nothing).await? == ReadOutcome::End {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        match nothing.is_empty() {
-            true => Ok(()),
-            false => Err(io::Error::other("expected nothing before the client signs in")),
+        if nothing.is_empty() {
+            Ok(())
+        } else {
+            Err(io::Error::other(
+                "expected no data before the client authenticates",
+            ))
         }
     }
 
     /// Reads what is there, and waits if nothing is.
-    pub(super) async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<Read> {
+    pub(super) async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<ReadOutcome> {
         let read = loop {
             self.tcp.readable().await?;
             match self.tcp.try_read(&mut self.chunk) {
@@ -84,11 +87,15 @@ impl Stream {
         let bytes = &self.chunk[..read];
         let Some(tls) = &mut self.tls else {
             into.extend_from_slice(bytes);
-            return Ok(if read == 0 { Read::End } else { Read::Some });
+            return Ok(if read == 0 {
+                ReadOutcome::End
+            } else {
+                ReadOutcome::Some
+            });
         };
         if read == 0 {
             tls.session.ended().map_err(io::Error::other)?;
-            return Ok(Read::End);
+            return Ok(ReadOutcome::End);
         }
         tls.sealed.extend_from_slice(bytes);
         let opened = tls.open(into, &mut self.wire);
@@ -96,10 +103,14 @@ impl Stream {
         // An alert says why the other end is left; that it has left already is no news.
         let sent = self.flush().await;
         opened.and(sent)?;
-        Ok(if ended { Read::End } else { Read::Some })
+        Ok(if ended {
+            ReadOutcome::End
+        } else {
+            ReadOutcome::Some
+        })
     }
 
-    /// Takes what is to be sent by [`Stream::flush`].
+    /// Takes what is to be sent by [`NatsStream::flush`].
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.tls {
             None => self.wire.extend_from_slice(bytes),
@@ -135,7 +146,7 @@ impl Stream {
     }
 }
 
-impl Secure {
+impl TlsState {
     /// Opens what has come. What is left of it is less than a record, or a handshake's message.
     fn open(&mut self, into: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
         let mut used = 0;

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ringmain_control::file::{self, Reading};
-use ringmain_control::reload::{Begun, Control};
-use ringmain_control::nats::{Dropped, Report};
+use ringmain_control::file::{self, LoadedFile};
+use ringmain_control::nats::{ConsumerReport, DropReason};
+use ringmain_control::reload::{ConfigWatcher, InitialConfig};
 use ringmain_engine::{Config, Engine, ListenOptions, Running};
 use ringmain_gateway::Gateway;
 use ringmain_testkit::port::Reserved;
@@ -26,7 +26,7 @@ use ringmain_tls::DevCertificate;
 /// A gateway on a file of the test's own.
 struct Edge {
     addr: String,
-    control: Control,
+    control: ConfigWatcher,
     folder: PathBuf,
     file: PathBuf,
     _running: Running<Infallible>,
@@ -39,10 +39,10 @@ impl Edge {
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("edge.yaml");
         fs::write(&path, text).expect("a file");
-        let Reading {
+        let LoadedFile {
             mut loaded,
             text,
-            print,
+            fingerprint,
         } = file::read(&path).expect("a file");
         assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
         let config = loaded.config.take().expect("a configuration");
@@ -59,14 +59,14 @@ impl Edge {
             .expect("a port");
         let site = gateway.app().build().expect("an application");
         let running = engine.start(move |start| site.server(start)).expect("workers");
-        let begun = Begun {
+        let initial = InitialConfig {
             path: path.clone(),
-            print,
+            fingerprint,
             text,
             kubernetes: None,
             config,
         };
-        let control = Control::start(gateway, begun).expect("a thread");
+        let control = ConfigWatcher::start(gateway, initial).expect("a thread");
         Edge {
             addr: addr.to_string(),
             control,
@@ -77,7 +77,7 @@ impl Edge {
     }
 
     /// Waits until the consumer is as wanted.
-    fn until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
+    fn until(&self, wanted: impl Fn(&ConsumerReport) -> bool) -> ConsumerReport {
         wait::find("the consumer as wanted", || {
             let report = self.control.consumers().reports().into_iter().next();
             report.filter(&wanted)
@@ -138,7 +138,7 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
     assert_eq!(subscriber.publication(), (acme(), 2.into()));
     let report = edge.until(|it| it.messages == it.handed_over + 1);
     assert_eq!((report.connects, report.failures), (1, 0));
-    assert_eq!(report.dropped[Dropped::NotJson as usize], 1);
+    assert_eq!(report.dropped[DropReason::NotJson as usize], 1);
 
     drop(nats);
     edge.until(|it| !it.connected && it.failures > 1);

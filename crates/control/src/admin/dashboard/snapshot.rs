@@ -12,12 +12,12 @@ use ringmain_gateway::status::EndpointStatus;
 use ringmain_gateway::{Copied, UpstreamStatus, fault::Fault};
 use serde::Serialize;
 
-use crate::admin::cluster_status::Followed;
+use crate::admin::cluster_status::ClusterStatus;
 use crate::limits::{DASHBOARD_ENDPOINTS, DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
 
 /// What was counted up to one moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Moment {
+pub(super) struct Sample {
     /// By a clock that does not jump.
     pub(super) at: Duration,
     /// Since the Unix epoch.
@@ -31,21 +31,21 @@ pub(super) struct Moment {
     /// All workers' open connections, upstreams' included.
     pub(super) connections: u64,
     pub(super) draining: bool,
-    pub(super) config: Config,
+    pub(super) config: ConfigSummary,
     /// Requests that broke a rule of HTTP.
     pub(super) refused: u64,
     pub(super) routes: Vec<RouteReport>,
     pub(super) streams: Vec<StreamReport>,
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) faults: Vec<(Fault, u64)>,
-    pub(super) brokers: Vec<Broker>,
+    pub(super) brokers: Vec<BrokerStatus>,
     /// The cluster that is followed.
-    pub(super) kubernetes: Option<Followed>,
+    pub(super) kubernetes: Option<ClusterStatus>,
 }
 
 /// A source of push: a broker whose records are published.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Broker {
+pub(super) struct BrokerStatus {
     pub(super) name: String,
     /// The kind of its broker.
     pub(super) kind: &'static str,
@@ -68,7 +68,7 @@ pub(super) struct Broker {
 
 /// What is served, and whether that is what was read last.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Config {
+pub(super) struct ConfigSummary {
     pub(super) file: String,
     pub(super) is_current: bool,
     pub(super) wrong: usize,
@@ -78,26 +78,26 @@ pub(super) struct Config {
 
 /// Turns moments into documents.
 #[derive(Debug, Default)]
-pub(super) struct Figures {
-    last: Moment,
+pub(super) struct SnapshotBuilder {
+    last: Sample,
     /// Two moments that are a window apart, the older one first: percentiles count from that one.
-    windows: [Window; 2],
+    windows: [LatencyWindow; 2],
 }
 
 #[derive(Debug, Default)]
-struct Window {
+struct LatencyWindow {
     at: Duration,
     spans: BTreeMap<Name, Spans>,
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct Snapshot<'a> {
     version: &'a str,
     engine: &'a str,
     workers: usize,
     uptime_s: u64,
     draining: bool,
-    config: &'a Config,
+    config: &'a ConfigSummary,
     memory_bytes: Option<u64>,
     connections: u64,
     /// `None` in the first document: there is nothing to compare with.
@@ -106,15 +106,15 @@ struct Document<'a> {
     errors_per_s: Option<f64>,
     latency_us: Option<Latency>,
     refused: u64,
-    routes: Vec<Route<'a>>,
+    routes: Vec<RouteRow<'a>>,
     more_routes: usize,
-    streams: Vec<Stream<'a>>,
-    brokers: Vec<Fed<'a>>,
+    streams: Vec<StreamRow<'a>>,
+    brokers: Vec<BrokerRow<'a>>,
     more_brokers: usize,
-    upstreams: Vec<Upstream<'a>>,
+    upstreams: Vec<UpstreamRow<'a>>,
     more_upstreams: usize,
-    faults: Vec<Fallen<'a>>,
-    kubernetes: Option<&'a Followed>,
+    faults: Vec<FaultRow<'a>>,
+    kubernetes: Option<&'a ClusterStatus>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -125,7 +125,7 @@ struct Latency {
 }
 
 #[derive(Serialize)]
-struct Route<'a> {
+struct RouteRow<'a> {
     name: &'a str,
     total: u64,
     per_s: f64,
@@ -136,7 +136,7 @@ struct Route<'a> {
 }
 
 #[derive(Serialize)]
-struct Stream<'a> {
+struct StreamRow<'a> {
     name: &'a str,
     open: u64,
     total: u64,
@@ -145,14 +145,14 @@ struct Stream<'a> {
 }
 
 #[derive(Serialize)]
-struct Fed<'a> {
+struct BrokerRow<'a> {
     #[serde(flatten)]
-    broker: &'a Broker,
+    broker: &'a BrokerStatus,
     per_s: f64,
 }
 
 #[derive(Serialize)]
-struct Upstream<'a> {
+struct UpstreamRow<'a> {
     name: &'a str,
     requests: u32,
     connections: u32,
@@ -161,12 +161,12 @@ struct Upstream<'a> {
     retries_refused: u64,
     copies: u64,
     copies_lost: u64,
-    endpoints: Vec<End>,
+    endpoints: Vec<EndpointRow>,
     more_endpoints: usize,
 }
 
 #[derive(Serialize)]
-struct End {
+struct EndpointRow {
     address: String,
     /// `healthy`, `unhealthy`, `unknown`, `ejected`, `unreachable` or `draining`.
     state: &'static str,
@@ -177,28 +177,31 @@ struct End {
 }
 
 #[derive(Serialize)]
-struct Fallen<'a> {
+struct FaultRow<'a> {
     fault: &'a str,
     side: &'a str,
     total: u64,
     per_s: f64,
 }
 
-impl Figures {
+impl SnapshotBuilder {
     /// The document at `now`, on one line; rates are those since the last call.
-    pub(super) fn document(&mut self, version: &str, now: Moment) -> String {
-        self.turn(&now);
+    pub(super) fn document(&mut self, version: &str, now: Sample) -> String {
+        self.rotate_windows(&now);
         let is_first = self.last.at.is_zero();
         let span = now.at.saturating_sub(self.last.at).as_secs_f64();
-        let per_s = |count: u64, before: u64| match is_first || span <= 0.0 {
-            true => 0.0,
-            false => tenth(count.saturating_sub(before) as f64 / span),
+        let per_s = |count: u64, before: u64| {
+            if is_first || span <= 0.0 {
+                0.0
+            } else {
+                round_to_tenth(count.saturating_sub(before) as f64 / span)
+            }
         };
         let cpu = now.cpu.saturating_sub(self.last.cpu).as_secs_f64() / span;
-        let routes = self.routes(&now, per_s);
-        let sum = |of: fn(&Route<'_>) -> f64| routes.iter().map(of).sum::<f64>();
-        let later = |number: f64| (!is_first).then(|| tenth(number));
-        let mut document = Document {
+        let routes = self.routes_rows(&now, per_s);
+        let sum = |of: fn(&RouteRow<'_>) -> f64| routes.iter().map(of).sum::<f64>();
+        let later = |number: f64| (!is_first).then(|| round_to_tenth(number));
+        let mut document = Snapshot {
             version,
             engine: now.engine,
             workers: now.workers,
@@ -210,21 +213,21 @@ impl Figures {
             cpu_percent: later(100.0 * cpu),
             requests_per_s: later(sum(|route| route.per_s)),
             errors_per_s: later(sum(|route| route.server_errors_per_s)),
-            latency_us: self.all(&now),
+            latency_us: self.total_latency(&now),
             refused: now.refused,
             more_routes: routes.len().saturating_sub(DASHBOARD_ROUTES),
             routes,
-            streams: self.streams(&now, per_s),
+            streams: self.streams_rows(&now, per_s),
             more_brokers: now.brokers.len().saturating_sub(DASHBOARD_ROUTES),
-            brokers: self.brokers(&now, per_s),
+            brokers: self.brokers_rows(&now, per_s),
             more_upstreams: now.upstreams.len().saturating_sub(DASHBOARD_UPSTREAMS),
             upstreams: now
                 .upstreams
                 .iter()
                 .take(DASHBOARD_UPSTREAMS)
-                .map(|upstream| Upstream::of(upstream, now.wall))
+                .map(|upstream| UpstreamRow::of(upstream, now.wall))
                 .collect(),
-            faults: self.faults(&now, per_s),
+            faults: self.faults_rows(&now, per_s),
             kubernetes: now.kubernetes.as_ref(),
         };
         document.routes.truncate(DASHBOARD_ROUTES);
@@ -236,14 +239,14 @@ impl Figures {
     }
 
     /// Begins the next window when it is time.
-    fn turn(&mut self, now: &Moment) {
+    fn rotate_windows(&mut self, now: &Sample) {
         let [older, newer] = &mut self.windows;
         if newer.at.is_zero() || now.at.saturating_sub(newer.at) >= DASHBOARD_WINDOW {
             let spans = now
                 .routes
                 .iter()
                 .map(|route| (route.name.clone(), route.spans.clone()));
-            let next = Window {
+            let next = LatencyWindow {
                 at: now.at,
                 spans: spans.collect(),
             };
@@ -252,7 +255,7 @@ impl Figures {
     }
 
     /// What took how long since the older window.
-    fn since(&self, route: &RouteReport) -> Spans {
+    fn spans_in_window(&self, route: &RouteReport) -> Spans {
         let [older, newer] = &self.windows;
         // The first one has nothing before it: what was before the page was looked at is not of the last seconds.
         let window = if older.at.is_zero() { newer } else { older };
@@ -262,28 +265,30 @@ impl Figures {
         }
     }
 
-    fn all(&self, now: &Moment) -> Option<Latency> {
+    fn total_latency(&self, now: &Sample) -> Option<Latency> {
         let mut all = Spans::default();
-        now.routes.iter().for_each(|route| all.add(&self.since(route)));
+        now.routes
+            .iter()
+            .for_each(|route| all.add(&self.spans_in_window(route)));
         Latency::of(&all)
     }
 
     /// Those with most requests at present first.
-    fn routes<'a>(&self, now: &'a Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Route<'a>> {
+    fn routes_rows<'a>(&self, now: &'a Sample, per_s: impl Fn(u64, u64) -> f64) -> Vec<RouteRow<'a>> {
         let none = [0; 5];
-        let mut routes: Vec<Route<'a>> = now
+        let mut routes: Vec<RouteRow<'a>> = now
             .routes
             .iter()
             .map(|route| {
                 let before = self.last.routes.iter().find(|before| before.name == route.name);
                 let before = before.map_or(&none, |before| &before.classes);
-                Route {
+                RouteRow {
                     name: &route.name,
                     total: route.classes.iter().sum(),
                     per_s: per_s(route.classes.iter().sum(), before.iter().sum()),
                     client_errors_per_s: per_s(route.classes[3], before[3]),
                     server_errors_per_s: per_s(route.classes[4], before[4]),
-                    latency_us: Latency::of(&self.since(route)),
+                    latency_us: Latency::of(&self.spans_in_window(route)),
                 }
             })
             .collect();
@@ -296,11 +301,11 @@ impl Figures {
         routes
     }
 
-    fn streams<'a>(&self, now: &'a Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Stream<'a>> {
+    fn streams_rows<'a>(&self, now: &'a Sample, per_s: impl Fn(u64, u64) -> f64) -> Vec<StreamRow<'a>> {
         let stream = |stream: &'a StreamReport| {
             let before = self.last.streams.iter().find(|before| before.name == stream.name);
             let (begun, moved) = before.map_or((0, 0), |it| (it.begun, it.received + it.sent));
-            Stream {
+            StreamRow {
                 name: &stream.name,
                 open: stream.open(),
                 total: stream.begun,
@@ -312,30 +317,30 @@ impl Figures {
     }
 
     /// Those that do not deliver first.
-    fn brokers<'a>(&self, now: &'a Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Fed<'a>> {
-        let fed = |broker: &'a Broker| {
+    fn brokers_rows<'a>(&self, now: &'a Sample, per_s: impl Fn(u64, u64) -> f64) -> Vec<BrokerRow<'a>> {
+        let row = |broker: &'a BrokerStatus| {
             let mut before = self.last.brokers.iter();
             let before = before.find(|before| before.name == broker.name && before.kind == broker.kind);
-            Fed {
+            BrokerRow {
                 broker,
                 // A source that was restarted counts from 0 again.
                 per_s: per_s(broker.records, before.map_or(0, |before| before.records)),
             }
         };
-        let mut brokers: Vec<Fed<'a>> = now.brokers.iter().map(fed).collect();
-        brokers.sort_by_key(|fed| fed.broker.is_connected);
+        let mut brokers: Vec<BrokerRow<'a>> = now.brokers.iter().map(row).collect();
+        brokers.sort_by_key(|row| row.broker.is_connected);
         brokers
     }
 
     /// What there was at all, most frequent first.
-    fn faults(&self, now: &Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Fallen<'static>> {
-        let mut faults: Vec<Fallen<'static>> = now
+    fn faults_rows(&self, now: &Sample, per_s: impl Fn(u64, u64) -> f64) -> Vec<FaultRow<'static>> {
+        let mut faults: Vec<FaultRow<'static>> = now
             .faults
             .iter()
             .filter(|(_, count)| *count > 0)
             .map(|(fault, count)| {
                 let before = self.last.faults.iter().find(|(before, _)| before == fault);
-                Fallen {
+                FaultRow {
                     fault: fault.label(),
                     side: fault.side().label(),
                     total: *count,
@@ -343,7 +348,7 @@ impl Figures {
                 }
             })
             .collect();
-        faults.sort_by_key(|fallen| std::cmp::Reverse(fallen.total));
+        faults.sort_by_key(|row| std::cmp::Reverse(row.total));
         faults
     }
 }
@@ -359,10 +364,10 @@ impl Latency {
     }
 }
 
-impl<'a> Upstream<'a> {
-    fn of(status: &'a UpstreamStatus, wall: Duration) -> Upstream<'a> {
+impl<'a> UpstreamRow<'a> {
+    fn of(status: &'a UpstreamStatus, wall: Duration) -> UpstreamRow<'a> {
         let sent = status.copies[Copied::Sent as usize];
-        Upstream {
+        UpstreamRow {
             name: &status.name,
             requests: status.requests,
             connections: status.connections,
@@ -371,22 +376,25 @@ impl<'a> Upstream<'a> {
             retries_refused: status.retries_refused,
             copies: sent,
             copies_lost: status.copies.iter().sum::<u64>() - sent,
-            endpoints: ends(&status.endpoints, wall),
+            endpoints: endpoint_rows(&status.endpoints, wall),
             more_endpoints: status.endpoints.len().saturating_sub(DASHBOARD_ENDPOINTS),
         }
     }
 }
 
 /// Those that are not as they should be first.
-fn ends(endpoints: &[EndpointStatus], wall: Duration) -> Vec<End> {
-    let mut ends: Vec<End> = endpoints.iter().map(|endpoint| End::of(endpoint, wall)).collect();
-    ends.sort_by_key(|end| matches!(end.state, "healthy" | "unknown"));
-    ends.truncate(DASHBOARD_ENDPOINTS);
-    ends
+fn endpoint_rows(endpoints: &[EndpointStatus], wall: Duration) -> Vec<EndpointRow> {
+    let mut endpoint_rows: Vec<EndpointRow> = endpoints
+        .iter()
+        .map(|endpoint| EndpointRow::of(endpoint, wall))
+        .collect();
+    endpoint_rows.sort_by_key(|end| matches!(end.state, "healthy" | "unknown"));
+    endpoint_rows.truncate(DASHBOARD_ENDPOINTS);
+    endpoint_rows
 }
 
-impl End {
-    fn of(endpoint: &EndpointStatus, wall: Duration) -> End {
+impl EndpointRow {
+    fn of(endpoint: &EndpointStatus, wall: Duration) -> EndpointRow {
         let left = |until: Duration| until.checked_sub(wall).filter(|left| !left.is_zero());
         let ejected = endpoint.ejection.and_then(|it| Some((it.why, left(it.until)?)));
         let unreachable = endpoint.unreachable_until.and_then(left);
@@ -404,7 +412,7 @@ impl End {
             (Verdict::Well, ..) => ("healthy", None, None),
             (Verdict::Unknown, ..) => ("unknown", None, None),
         };
-        End {
+        EndpointRow {
             address: endpoint.addr.to_string(),
             state,
             why,
@@ -415,10 +423,11 @@ impl End {
 }
 
 /// Rounded to what is worth being read.
-fn tenth(number: f64) -> f64 {
-    match number.is_finite() {
+fn round_to_tenth(number: f64) -> f64 {
+    if number.is_finite() {
         // An empty sum of floats is -0.
-        true => (number * 10.0).round() / 10.0 + 0.0,
-        false => 0.0,
+        (number * 10.0).round() / 10.0 + 0.0
+    } else {
+        0.0
     }
 }

@@ -1,14 +1,19 @@
 //! What consumers of NATS do. Their names are the configuration's, of which there are
 //! [`NATS_CONSUMERS`](crate::limits::NATS_CONSUMERS) at most.
 
-use super::Page;
-use crate::admin::Inner;
-use crate::nats::{Dropped, Report};
+use super::MetricsPage;
+use crate::admin::AdminContext;
+use crate::nats::{ConsumerReport, DropReason};
 
 /// Name, kind, help, and the number of a consumer.
-type Column = (&'static str, &'static str, &'static str, fn(&Report) -> f64);
+type ConsumerColumn = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&ConsumerReport) -> f64,
+);
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [ConsumerColumn; 5] = [
     (
         "ringmain_push_nats_connected",
         "gauge",
@@ -42,7 +47,7 @@ const COLUMNS: [Column; 5] = [
 ];
 
 /// Nothing where there are none.
-pub(super) fn consumers(page: &mut Page, inner: &Inner) {
+pub(super) fn write_consumers(page: &mut MetricsPage, inner: &AdminContext) {
     let consumers = inner.control.consumers();
     let reports = consumers.reports();
     if reports.is_empty() {
@@ -61,7 +66,7 @@ pub(super) fn consumers(page: &mut Page, inner: &Inner) {
         "Messages from NATS that were not published, by why.",
     );
     for report in &reports {
-        for (why, count) in Dropped::ALL.iter().zip(report.dropped) {
+        for (why, count) in DropReason::ALL.iter().zip(report.dropped) {
             let labels = [("consumer", &*report.name), ("reason", why.label())];
             page.sample(name, &labels, count);
         }
@@ -82,5 +87,5 @@ pub(super) fn consumers(page: &mut Page, inner: &Inner) {
         page.sample(&format!("{name}_count"), &labels, report.handed_over);
     }
     let help = "Publications from outside the workers that wait for them.";
-    page.one("ringmain_push_arriving", "gauge", help, consumers.waiting());
+    page.single("ringmain_push_arriving", "gauge", help, consumers.waiting());
 }

@@ -5,18 +5,19 @@ use std::time::Duration;
 use ringmain_gateway::model::{HeaderName, PushAsk, PushEvent, PushNamespace, PushProxy};
 use ringmain_push::limits::ANSWER_WITHIN;
 
-use super::{Builder, list, put, text, value};
-use crate::config::document::{self, Maybe, Some1};
-use crate::config::error::quoted;
+use super::jwt::PageKeys;
+use super::{Builder, field_value, list_items, parsed_value, set_if_some};
+use crate::config::document::{self, Field, OneOrManyField};
+use crate::config::error::quote;
+use crate::config::fields::{Parsed, ShortOrFull, Spanned};
 use crate::config::scalars::{PageUrl, Time};
-use crate::config::fields::{At, Either, Text};
 
 impl Builder<'_> {
-    pub(super) fn push_proxy(&mut self, at: At<document::PushProxy>) -> PushProxy {
+    pub(super) fn build_push_proxy(&mut self, at: Spanned<document::PushProxySection>) -> PushProxy {
         let mut proxy = PushProxy::default();
         let position = at.position;
         let Some(part) = at.value else { return proxy };
-        let within = self.answer_within(part.timeout, Duration::from_secs(1));
+        let within = self.proxy_timeout(part.timeout, Duration::from_secs(1));
         for (event, asked) in [
             (PushEvent::Connect, part.connect),
             (PushEvent::Refresh, part.refresh),
@@ -25,34 +26,34 @@ impl Builder<'_> {
             (PushEvent::Publish, part.publish),
             (PushEvent::SubRefresh, part.sub_refresh),
         ] {
-            let ask = asked.and_then(|at| self.push_ask(at, within));
+            let ask = asked.and_then(|at| self.build_proxy_endpoint(at, within));
             proxy.events.extend(ask.map(|ask| (event, ask)));
         }
         if proxy.events.is_empty() {
             let expected =
                 "at least one of `connect`, `refresh`, `rpc`, `subscribe`, `publish` and `sub_refresh`";
-            self.errors.tell(position, expected, "none");
+            self.errors.report(position, expected, "none");
         }
-        proxy.headers = self.told_headers(part.headers);
-        proxy.emulated_headers = self.told_headers(part.emulated_headers);
+        proxy.headers = self.forwarded_headers(part.headers);
+        proxy.emulated_headers = self.forwarded_headers(part.emulated_headers);
         for (key, at) in part.own_headers.0 {
             let position = key.position;
             if let (Some(name), Some(value)) = (self.header_name(&key), at.value) {
                 if !PushProxy::may_tell(&name) {
-                    self.errors.tell(position, TOLD, quoted(name.as_str()));
+                    self.errors.report(position, FORWARDABLE, quote(name.as_str()));
                 }
                 proxy.own_headers.push((name, value.0));
             }
         }
-        put(&mut proxy.binary, value(part.binary));
+        set_if_some(&mut proxy.binary, field_value(part.binary));
         proxy
     }
 
     /// What a namespace has the application asked about: subscriptions, publications, whether subscriptions go on.
-    pub(super) fn asks_about(
+    pub(super) fn set_proxied_events(
         &self,
         namespace: &mut PushNamespace,
-        wanted: [Maybe<bool>; 3],
+        wanted: [Field<bool>; 3],
         proxy: &PushProxy,
     ) {
         let [subscribe, publish, sub_refresh] = wanted;
@@ -70,55 +71,60 @@ impl Builder<'_> {
             if *is_wanted && !proxy.events.contains_key(&event) {
                 let name = event.name();
                 let expected = format!("the key `proxy.{name}` of push beside `{name}_proxy`: who is asked");
-                self.errors.tell(at.position, expected, "none");
+                self.errors.report(at.position, expected, "none");
             }
         }
     }
 
-    fn push_ask(
+    fn build_proxy_endpoint(
         &mut self,
-        at: At<Either<Text<PageUrl>, document::PushAsk>>,
+        at: Spanned<ShortOrFull<Parsed<PageUrl>, document::PushEndpointSection>>,
         within: Duration,
     ) -> Option<PushAsk> {
         let position = at.position;
         let part = match at.value? {
-            Either::Short(url) => document::PushAsk {
-                url: Some(At {
+            ShortOrFull::Short(url) => document::PushEndpointSection {
+                url: Some(Spanned {
                     value: Some(url),
                     position,
-                    clean: at.clean,
+                    is_valid: at.is_valid,
                 }),
-                ..document::PushAsk::default()
+                ..document::PushEndpointSection::default()
             },
-            Either::Full(part) => part,
+            ShortOrFull::Full(part) => part,
         };
-        let timeout = self.answer_within(part.timeout, within);
-        let (upstream, path) = self.page((part.url, part.to, part.path), position)?;
+        let timeout = self.proxy_timeout(part.timeout, within);
+        let page = PageKeys {
+            url: part.url,
+            to: part.to,
+            path: part.path,
+        };
+        let (upstream, path) = self.resolve_page(page, position)?;
         Some(PushAsk {
             upstream,
-            host: text(part.host),
+            host: parsed_value(part.host),
             path,
             timeout,
         })
     }
 
-    fn answer_within(&self, at: Maybe<Text<Time>>, default: Duration) -> Duration {
+    fn proxy_timeout(&self, at: Field<Parsed<Time>>, default: Duration) -> Duration {
         let Some(at) = at else { return default };
         let within = at.value.map_or(default, |time| time.0.0);
         if within.is_zero() || within > ANSWER_WITHIN {
             let expected = format!("a time of more than nothing and at most {ANSWER_WITHIN:?}");
-            self.errors.tell(at.position, expected, format!("{within:?}"));
+            self.errors.report(at.position, expected, format!("{within:?}"));
         }
         within
     }
 
-    fn told_headers(&self, names: Some1<Text<HeaderName>>) -> Vec<HeaderName> {
+    fn forwarded_headers(&self, names: OneOrManyField<Parsed<HeaderName>>) -> Vec<HeaderName> {
         let mut told = Vec::new();
-        for at in list(names) {
+        for at in list_items(names) {
             let position = at.position;
-            let Some(Text(name)) = at.value else { continue };
+            let Some(Parsed(name)) = at.value else { continue };
             if !PushProxy::may_tell(&name) {
-                self.errors.tell(position, TOLD, quoted(name.as_str()));
+                self.errors.report(position, FORWARDABLE, quote(name.as_str()));
             }
             told.push(name);
         }
@@ -126,5 +132,5 @@ impl Builder<'_> {
     }
 }
 
-const TOLD: &str =
+const FORWARDABLE: &str =
     "a header that a question may have: not `Content-Type`, and none of the connection or the message";

@@ -4,10 +4,10 @@ use std::io;
 use std::path::Path;
 
 use super::*;
-use crate::config::{self, Sources};
+use crate::config::{self, ConfigEnvironment};
 
 fn load(text: &str) -> Loaded {
-    let sources = Sources {
+    let sources = ConfigEnvironment {
         variable: &|_| None,
         file: &|_| Err(io::ErrorKind::NotFound.into()),
         is_public: &|_| false,
@@ -27,7 +27,7 @@ routes:
   two: {rules: [{match: /two, to: b}]}
 ";
     let last = load(right).config.expect("right");
-    assert!(load(right).take(Some(&last)).is_some());
+    assert!(load(right).take_valid(Some(&last)).is_some());
     for (from, to) in [
         ("3001", "port"),
         ("/two", "two"),
@@ -38,8 +38,8 @@ routes:
         ("to: b", "to: c"),
     ] {
         let wrong = right.replace(from, to);
-        assert!(load(&wrong).take(Some(&last)).is_none(), "{from} as {to}");
-        assert!(load(&wrong).take(None).is_none(), "{from} as {to}");
+        assert!(load(&wrong).take_valid(Some(&last)).is_none(), "{from} as {to}");
+        assert!(load(&wrong).take_valid(None).is_none(), "{from} as {to}");
     }
 }
 
@@ -53,7 +53,7 @@ routes:
 ";
     let last = load(text).config.expect("right");
     let config = load(&text.replace("/two, respond: 204", "/two, respond: 404"))
-        .take(Some(&last))
+        .take_valid(Some(&last))
         .expect("right");
     assert!(Arc::ptr_eq(&config.routes[0], &last.routes[0]));
     assert_ne!(config.routes[1], last.routes[1]);

@@ -2,8 +2,8 @@
 
 use ringmain_gateway::table::{Outcome, Place, Problem};
 
-use super::loaded;
 use super::errors::wrong;
+use super::loaded;
 
 #[test]
 fn listeners_and_upstreams_without_their_certificates_are_no_errors_of_their_own() {
@@ -59,10 +59,11 @@ fn a_listener_whose_certificate_has_an_error_is_no_error_of_its_own() {
     };
     let listener = |found| problem(Place::Listener("web".into()), "tls", found);
     let certificate = problem(Place::Certificate("c".into()), "chain", "chain of `c`: broken");
-    let located = |problems: &[Problem]| loaded("listen: 127.0.0.1:1\n").located(problems).len();
+    let locate_problems =
+        |problems: &[Problem]| loaded("listen: 127.0.0.1:1\n").locate_problems(problems).len();
     assert_eq!(
-        located(&[listener("chain of `c`: broken"), certificate.clone()]),
+        locate_problems(&[listener("chain of `c`: broken"), certificate.clone()]),
         1
     );
-    assert_eq!(located(&[listener("no common version"), certificate]), 2);
+    assert_eq!(locate_problems(&[listener("no common version"), certificate]), 2);
 }

@@ -104,7 +104,7 @@ fn wrong_here(text: &str) -> Vec<String> {
     let filters = Filters::new();
     let config = Arc::new(loaded.config.clone().expect("parts of it can be served"));
     let table = Table::compile(config, None, &mut |rule, _| filters.check(rule));
-    let wrong = loaded.wrong(table.problems());
+    let wrong = loaded.all_errors(table.problems());
     wrong.iter().map(ToString::to_string).collect()
 }
 

@@ -1,10 +1,10 @@
 //! The key `kubernetes`, with and without the feature.
 
 use super::super::Loaded;
-use super::{load, sources};
+use super::{load, test_environment};
 
 fn read(text: &str) -> Loaded {
-    load("edge.yaml", text, &sources())
+    load("edge.yaml", text, &test_environment())
 }
 
 fn errors(text: &str) -> Vec<String> {

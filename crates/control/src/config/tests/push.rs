@@ -280,15 +280,15 @@ fn what_is_wrong_about_tokens_is_told() {
     let tokens = [
         (
             "{}",
-            "expected one of `secret`, `keys` and `provider`, found none of them",
+            "expected one of `secret`, `keys` and `provider`, found none",
         ),
         (
             "{secret: a, keys: b}",
-            "expected one of `secret`, `keys` and `provider`, found more than one of them",
+            "expected one of `secret`, `keys` and `provider`, found several",
         ),
         (
             "{keys: jwks.json, provider: id}",
-            "expected one of `secret`, `keys` and `provider`, found more than one of them",
+            "expected one of `secret`, `keys` and `provider`, found several",
         ),
         (
             "{provider: nobody}",

@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 
-use super::core_schema::{self, Kind};
-use super::{Node, Pair, Value};
-use crate::config::error::{Errors, Position, quoted};
+use super::core_schema::{self, ScalarKind};
+use super::{YamlEntry, YamlNode, YamlValue};
+use crate::config::error::{Diagnostics, FilePosition, quote};
 use crate::limits;
 
 /// The file is no YAML that can be used, and why was told.
-struct Told;
+struct InvalidYaml;
 
 /// The key whose maps are taken into the map it stands in.
 const MERGE: &str = "<<";
 
 /// Maps with more keys have a set to find a second one of the same name.
-const FEW: usize = 16;
+const LINEAR_SEARCH_MAX: usize = 16;
 
-pub(super) fn compose<'t>(text: &'t str, errors: &Errors<'_>) -> Option<Node<'t>> {
+pub(super) fn compose<'t>(text: &'t str, errors: &Diagnostics<'_>) -> Option<YamlNode<'t>> {
     let mut options = granit_parser::options! {};
     options.set_emit_comments(false);
     let composer = Composer {
@@ -30,12 +30,12 @@ pub(super) fn compose<'t>(text: &'t str, errors: &Errors<'_>) -> Option<Node<'t>
         aliased: 0,
         copied: 0,
     };
-    composer.document().ok()
+    composer.compose_document().ok()
 }
 
 struct Composer<'t, 'e> {
     parser: Parser<'t, StrInput<'t>>,
-    errors: &'e Errors<'e>,
+    errors: &'e Diagnostics<'e>,
     /// What aliases stand for.
     anchors: BTreeMap<usize, Anchored<'t>>,
     /// Of the whole file, copies too.
@@ -47,88 +47,98 @@ struct Composer<'t, 'e> {
 }
 
 struct Anchored<'t> {
-    node: Node<'t>,
-    size: Size,
+    node: YamlNode<'t>,
+    size: NodeSize,
 }
 
 /// What a value has in it, itself too.
 #[derive(Clone, Copy, Default)]
-struct Size {
+struct NodeSize {
     values: usize,
     bytes: usize,
     depth: usize,
 }
 
 impl<'t> Composer<'t, '_> {
-    fn document(mut self) -> Result<Node<'t>, Told> {
+    fn compose_document(mut self) -> Result<YamlNode<'t>, InvalidYaml> {
         let mut whole = None;
         loop {
-            let (event, position) = self.next()?;
+            let (event, position) = self.next_event()?;
             match event {
                 Event::StreamEnd => break,
                 Event::DocumentStart(..) if whole.is_some() => {
-                    return self.tell(position, "one YAML document", "a second one");
+                    return self.fail(position, "one YAML document", "a second one");
                 }
                 Event::DocumentStart(..) => {
-                    let (event, position) = self.next()?;
-                    whole = Some(self.node(event, position, 0)?);
+                    let (event, position) = self.next_event()?;
+                    whole = Some(self.compose_node(event, position, 0)?);
                 }
                 _ => {}
             }
         }
-        Ok(whole.unwrap_or(Node {
-            value: Value::Nothing,
-            position: Position::START,
+        Ok(whole.unwrap_or(YamlNode {
+            value: YamlValue::Null,
+            position: FilePosition::START,
             is_number: false,
         }))
     }
 
-    fn next(&mut self) -> Result<(Event<'t>, Position), Told> {
+    fn next_event(&mut self) -> Result<(Event<'t>, FilePosition), InvalidYaml> {
         match self.parser.next_event() {
-            Some(Ok((event, span))) => Ok((event, position(span))),
-            Some(Err(error)) => Err(self.no_yaml(&error)),
-            None => Ok((Event::StreamEnd, Position::START)),
+            Some(Ok((event, span))) => Ok((event, span_position(span))),
+            Some(Err(error)) => Err(self.syntax_error(&error)),
+            None => Ok((Event::StreamEnd, FilePosition::START)),
         }
     }
 
-    fn node(&mut self, event: Event<'t>, position: Position, depth: usize) -> Result<Node<'t>, Told> {
-        self.count(position, 1)?;
+    fn compose_node(
+        &mut self,
+        event: Event<'t>,
+        position: FilePosition,
+        depth: usize,
+    ) -> Result<YamlNode<'t>, InvalidYaml> {
+        self.count_values(position, 1)?;
         if depth >= limits::CONFIG_DEPTH {
             return self.too_deep(position);
         }
         let (anchor, value, is_number) = match event {
-            Event::Alias(anchor) => return self.alias(anchor, position, depth),
+            Event::Alias(anchor) => return self.resolve_alias(anchor, position, depth),
             Event::Scalar(text, style, anchor, tag) => {
-                let (value, is_number) = self.scalar(text, style, tag.as_deref(), position)?;
+                let (value, is_number) = self.compose_scalar(text, style, tag.as_deref(), position)?;
                 (anchor, value, is_number)
             }
             Event::SequenceStart(_, anchor, tag) => {
-                self.is_tagged(tag.as_deref(), "seq", position)?;
-                (anchor, self.list(depth + 1)?, false)
+                self.check_tag(tag.as_deref(), "seq", position)?;
+                (anchor, self.compose_list(depth + 1)?, false)
             }
             Event::MappingStart(_, anchor, tag) => {
-                self.is_tagged(tag.as_deref(), "map", position)?;
-                (anchor, self.map(depth + 1)?, false)
+                self.check_tag(tag.as_deref(), "map", position)?;
+                (anchor, self.compose_map(depth + 1)?, false)
             }
-            other => return self.tell(position, "a value", format!("{other:?}")),
+            other => return self.fail(position, "a value", format!("{other:?}")),
         };
-        let node = Node {
+        let node = YamlNode {
             value,
             position,
             is_number,
         };
         if anchor != 0 {
-            let size = size(&node);
-            self.copy(position, size)?;
+            let size = measure(&node);
+            self.count_copied(position, size)?;
             let node = node.clone();
             self.anchors.insert(anchor, Anchored { node, size });
         }
         Ok(node)
     }
 
-    fn alias(&mut self, anchor: usize, position: Position, depth: usize) -> Result<Node<'t>, Told> {
+    fn resolve_alias(
+        &mut self,
+        anchor: usize,
+        position: FilePosition,
+        depth: usize,
+    ) -> Result<YamlNode<'t>, InvalidYaml> {
         let Some(Anchored { node, size }) = self.anchors.get(&anchor) else {
-            return self.tell(
+            return self.fail(
                 position,
                 "an alias of a value that ends further up",
                 "one inside of it",
@@ -141,86 +151,88 @@ impl<'t> Composer<'t, '_> {
         self.aliased += size.values;
         if self.aliased > limits::CONFIG_ALIASES {
             let expected = format!("aliases that stand for at most {} values", limits::CONFIG_ALIASES);
-            return self.tell(position, expected, "one more");
+            return self.fail(position, expected, "one more");
         }
-        self.copy(position, size)?;
-        stand_at(&mut node, position);
+        self.count_copied(position, size)?;
+        set_position(&mut node, position);
         Ok(node)
     }
 
-    fn list(&mut self, depth: usize) -> Result<Value<'t>, Told> {
+    fn compose_list(&mut self, depth: usize) -> Result<YamlValue<'t>, InvalidYaml> {
         let mut values = Vec::new();
         loop {
-            let (event, position) = self.next()?;
+            let (event, position) = self.next_event()?;
             if matches!(event, Event::SequenceEnd) {
                 values.shrink_to_fit();
-                return Ok(Value::List(values));
+                return Ok(YamlValue::List(values));
             }
-            values.push(self.node(event, position, depth)?);
+            values.push(self.compose_node(event, position, depth)?);
         }
     }
 
-    fn map(&mut self, depth: usize) -> Result<Value<'t>, Told> {
+    fn compose_map(&mut self, depth: usize) -> Result<YamlValue<'t>, InvalidYaml> {
         let (mut pairs, mut merged) = (Vec::new(), None);
         loop {
-            let (event, position) = self.next()?;
+            let (event, position) = self.next_event()?;
             let is_merge = match &event {
                 Event::MappingEnd => break,
                 Event::Scalar(text, ScalarStyle::Plain, _, None) => text == MERGE,
                 _ => false,
             };
-            let key = self.node(event, position, depth)?;
-            let (event, value_position) = self.next()?;
-            let value = self.node(event, value_position, depth)?;
+            let key = self.compose_node(event, position, depth)?;
+            let (event, value_position) = self.next_event()?;
+            let value = self.compose_node(event, value_position, depth)?;
             if !is_merge {
                 pairs.push((key, value));
             } else if merged.replace(value).is_some() {
-                return self.second(MERGE, position);
+                return self.duplicate_key(MERGE, position);
             }
         }
-        self.each_once(&pairs)?;
+        self.check_unique_keys(&pairs)?;
         if let Some(merged) = merged {
             self.merge(&mut pairs, merged)?;
         }
         pairs.shrink_to_fit();
-        Ok(Value::Map(pairs))
+        Ok(YamlValue::Map(pairs))
     }
 
-    fn each_once(&self, pairs: &[Pair<'t>]) -> Result<(), Told> {
-        let few = pairs.len() <= FEW;
+    fn check_unique_keys(&self, pairs: &[YamlEntry<'t>]) -> Result<(), InvalidYaml> {
+        let few = pairs.len() <= LINEAR_SEARCH_MAX;
         let mut names = BTreeSet::new();
         for (at, (key, _)) in pairs.iter().enumerate() {
-            let Some(name) = name(key) else { continue };
+            let Some(name) = key_name(key) else { continue };
             let is_second = if few {
-                pairs[..at].iter().any(|(key, _)| self::name(key) == Some(name))
+                pairs[..at]
+                    .iter()
+                    .any(|(key, _)| self::key_name(key) == Some(name))
             } else {
                 !names.insert(name)
             };
             if is_second {
-                return self.second(name, key.position);
+                return self.duplicate_key(name, key.position);
             }
         }
         Ok(())
     }
 
     /// Takes in what a merge key names: keys that are there already stay, and an earlier map goes before a later one.
-    fn merge(&self, pairs: &mut Vec<Pair<'t>>, merged: Node<'t>) -> Result<(), Told> {
+    fn merge(&self, pairs: &mut Vec<YamlEntry<'t>>, merged: YamlNode<'t>) -> Result<(), InvalidYaml> {
         let maps = match merged.value {
-            Value::List(maps) => maps,
+            YamlValue::List(maps) => maps,
             _ => vec![merged],
         };
         for map in maps {
-            let Value::Map(more) = map.value else {
+            let YamlValue::Map(more) = map.value else {
                 let expected = format!("keys with values, or a list of such, behind `{MERGE}`");
-                return self.tell(map.position, expected, map.value.kind());
+                return self.fail(map.position, expected, map.value.kind_name());
             };
             let mut known: BTreeSet<String> = pairs
                 .iter()
-                .filter_map(|(key, _)| name(key))
+                .filter_map(|(key, _)| key_name(key))
                 .map(str::to_owned)
                 .collect();
             for (key, value) in more {
-                if name(&key).is_none_or(|name| known.insert(name.to_owned())) {
+                if key_name(&key).is_none_or(|name| known.insert(name.to_owned())) {
                     pairs.push((key, value));
                 }
             }
@@ -229,157 +241,161 @@ impl<'t> Composer<'t, '_> {
     }
 
     /// A value, and whether it is a number.
-    fn scalar(
+    fn compose_scalar(
         &self,
         text: Cow<'t, str>,
         style: ScalarStyle,
         tag: Option<&Tag>,
-        position: Position,
-    ) -> Result<(Value<'t>, bool), Told> {
+        position: FilePosition,
+    ) -> Result<(YamlValue<'t>, bool), InvalidYaml> {
         let tag = match tag {
             None => None,
-            Some(tag) if is_plain(tag) => Some("str"),
-            Some(tag) => Some(self.known(tag, position)?),
+            Some(tag) if is_non_specific(tag) => Some("str"),
+            Some(tag) => Some(self.core_tag(tag, position)?),
         };
         let is_text = tag == Some("str") || (tag.is_none() && style != ScalarStyle::Plain);
-        let kind = if is_text { Kind::Text } else { core_schema::kind(&text) };
+        let kind = if is_text {
+            ScalarKind::Text
+        } else {
+            core_schema::resolve_kind(&text)
+        };
         let as_tagged = match tag {
             None | Some("str") => true,
-            Some("null") => kind == Kind::Null,
-            Some("bool") => matches!(kind, Kind::Bool(_)),
-            Some("int") => kind == Kind::Int,
-            Some("float") => matches!(kind, Kind::Int | Kind::Float),
+            Some("null") => kind == ScalarKind::Null,
+            Some("bool") => matches!(kind, ScalarKind::Bool(_)),
+            Some("int") => kind == ScalarKind::Int,
+            Some("float") => matches!(kind, ScalarKind::Int | ScalarKind::Float),
             Some(_) => false,
         };
         if !as_tagged {
             let expected = format!("what its tag `!!{}` says", tag.unwrap_or_default());
-            return self.tell(position, expected, quoted(&text));
+            return self.fail(position, expected, quote(&text));
         }
         Ok(match kind {
-            Kind::Null => (Value::Nothing, false),
-            Kind::Bool(value) => (Value::Bool(value), false),
-            Kind::Int | Kind::Float => (Value::Text(text), true),
-            Kind::Text => (Value::Text(text), false),
+            ScalarKind::Null => (YamlValue::Null, false),
+            ScalarKind::Bool(value) => (YamlValue::Bool(value), false),
+            ScalarKind::Int | ScalarKind::Float => (YamlValue::Text(text), true),
+            ScalarKind::Text => (YamlValue::Text(text), false),
         })
     }
 
-    fn is_tagged(&self, tag: Option<&Tag>, wanted: &str, position: Position) -> Result<(), Told> {
+    fn check_tag(&self, tag: Option<&Tag>, wanted: &str, position: FilePosition) -> Result<(), InvalidYaml> {
         match tag {
-            Some(tag) if !is_plain(tag) && self.known(tag, position)? != wanted => self.tell(
+            Some(tag) if !is_non_specific(tag) && self.core_tag(tag, position)? != wanted => self.fail(
                 position,
                 format!("the tag `!!{wanted}`, or none"),
-                quoted(&tag.original()),
+                quote(&tag.original()),
             ),
             _ => Ok(()),
         }
     }
 
-    fn known<'g>(&self, tag: &'g Tag, position: Position) -> Result<&'g str, Told> {
+    fn core_tag<'g>(&self, tag: &'g Tag, position: FilePosition) -> Result<&'g str, InvalidYaml> {
         match tag.core_suffix() {
             Some(name) => Ok(name),
-            None => self.tell(
+            None => self.fail(
                 position,
                 "no tag, or one of `!!str`, `!!int`, `!!float`, `!!bool`, `!!null`, `!!seq`, `!!map`",
-                quoted(&tag.original()),
+                quote(&tag.original()),
             ),
         }
     }
 
-    fn copy(&mut self, position: Position, size: Size) -> Result<(), Told> {
+    fn count_copied(&mut self, position: FilePosition, size: NodeSize) -> Result<(), InvalidYaml> {
         self.copied += size.bytes;
         if self.copied > limits::CONFIG_BYTES {
             let expected = format!("aliases that stand for at most {} bytes", limits::CONFIG_BYTES);
-            return self.tell(position, expected, "more");
+            return self.fail(position, expected, "more");
         }
-        self.count(position, size.values)
+        self.count_values(position, size.values)
     }
 
-    fn count(&mut self, position: Position, values: usize) -> Result<(), Told> {
+    fn count_values(&mut self, position: FilePosition, values: usize) -> Result<(), InvalidYaml> {
         self.values += values;
         if self.values > limits::CONFIG_VALUES {
             let expected = format!("a file of at most {} values", limits::CONFIG_VALUES);
-            return self.tell(position, expected, "more");
+            return self.fail(position, expected, "more");
         }
         Ok(())
     }
 
-    fn too_deep<T>(&self, position: Position) -> Result<T, Told> {
+    fn too_deep<T>(&self, position: FilePosition) -> Result<T, InvalidYaml> {
         let expected = format!("values nested at most {} deep", limits::CONFIG_DEPTH);
-        self.tell(position, expected, "deeper ones")
+        self.fail(position, expected, "deeper ones")
     }
 
-    fn second<T>(&self, name: &str, position: Position) -> Result<T, Told> {
-        self.tell(
+    fn duplicate_key<T>(&self, name: &str, position: FilePosition) -> Result<T, InvalidYaml> {
+        self.fail(
             position,
             "each key once",
-            format!("{} a second time", quoted(name)),
+            format!("{} a second time", quote(name)),
         )
     }
 
-    fn no_yaml(&self, error: &ScanError) -> Told {
+    fn syntax_error(&self, error: &ScanError) -> InvalidYaml {
         let mark = error.marker();
-        let position = Position {
+        let position = FilePosition {
             line: mark.line().max(1) as u64,
             column: mark.col() as u64 + 1,
         };
         if matches!(error.kind(), ErrorKind::UnknownAnchor) {
             self.errors
-                .tell(position, "an alias of an anchor further up", "another one");
+                .report(position, "an alias of an anchor further up", "another one");
         } else {
             let message = error.info();
             let message: Vec<_> = message.split_whitespace().collect();
-            self.errors.tell(position, "valid YAML", message.join(" "));
+            self.errors.report(position, "valid YAML", message.join(" "));
         }
-        Told
+        InvalidYaml
     }
 
-    fn tell<T>(
+    fn fail<T>(
         &self,
-        position: Position,
+        position: FilePosition,
         expected: impl Into<String>,
         found: impl Into<String>,
-    ) -> Result<T, Told> {
-        self.errors.tell(position, expected, found);
-        Err(Told)
+    ) -> Result<T, InvalidYaml> {
+        self.errors.report(position, expected, found);
+        Err(InvalidYaml)
     }
 }
 
 /// Whether it only says that a value is not to be looked at any further (§6.9.1): `!`.
-fn is_plain(tag: &Tag) -> bool {
+fn is_non_specific(tag: &Tag) -> bool {
     matches!(tag.suffix(), "" | "!")
 }
 
-pub(super) fn name<'n>(key: &'n Node<'_>) -> Option<&'n str> {
+pub(super) fn key_name<'n>(key: &'n YamlNode<'_>) -> Option<&'n str> {
     match &key.value {
-        Value::Text(name) => Some(name),
-        Value::Bool(true) => Some("true"),
-        Value::Bool(false) => Some("false"),
-        Value::Nothing | Value::List(_) | Value::Map(_) => None,
+        YamlValue::Text(name) => Some(name),
+        YamlValue::Bool(true) => Some("true"),
+        YamlValue::Bool(false) => Some("false"),
+        YamlValue::Null | YamlValue::List(_) | YamlValue::Map(_) => None,
     }
 }
 
-fn position(span: Span) -> Position {
-    Position {
+fn span_position(span: Span) -> FilePosition {
+    FilePosition {
         line: span.start.line() as u64,
         column: span.start.col() as u64 + 1,
     }
 }
 
-fn size(node: &Node<'_>) -> Size {
-    let all: Vec<&Node<'_>> = match &node.value {
-        Value::Text(text) => {
-            return Size {
+fn measure(node: &YamlNode<'_>) -> NodeSize {
+    let all: Vec<&YamlNode<'_>> = match &node.value {
+        YamlValue::Text(text) => {
+            return NodeSize {
                 values: 1,
                 bytes: text.len(),
                 depth: 1,
             };
         }
-        Value::Nothing | Value::Bool(_) => Vec::new(),
-        Value::List(list) => list.iter().collect(),
-        Value::Map(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).collect(),
+        YamlValue::Null | YamlValue::Bool(_) => Vec::new(),
+        YamlValue::List(list) => list.iter().collect(),
+        YamlValue::Map(pairs) => pairs.iter().flat_map(|(key, value)| [key, value]).collect(),
     };
-    let mut whole = Size::default();
-    for size in all.into_iter().map(size) {
+    let mut whole = NodeSize::default();
+    for size in all.into_iter().map(measure) {
         whole.values += size.values;
         whole.bytes += size.bytes;
         whole.depth = whole.depth.max(size.depth);
@@ -390,15 +406,15 @@ fn size(node: &Node<'_>) -> Size {
 }
 
 /// What an alias stands for stands where the alias does.
-fn stand_at(node: &mut Node<'_>, position: Position) {
+fn set_position(node: &mut YamlNode<'_>, position: FilePosition) {
     node.position = position;
     match &mut node.value {
-        Value::Nothing | Value::Bool(_) | Value::Text(_) => {}
-        Value::List(list) => list.iter_mut().for_each(|node| stand_at(node, position)),
-        Value::Map(pairs) => {
+        YamlValue::Null | YamlValue::Bool(_) | YamlValue::Text(_) => {}
+        YamlValue::List(list) => list.iter_mut().for_each(|node| set_position(node, position)),
+        YamlValue::Map(pairs) => {
             for (key, value) in pairs {
-                stand_at(key, position);
-                stand_at(value, position);
+                set_position(key, position);
+                set_position(value, position);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 /// The kinds that the core schema knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ScalarKind {
     Null,
     Bool(bool),
     Int,
@@ -11,15 +11,15 @@ pub(super) enum Kind {
 }
 
 /// What a plain value is.
-pub(super) fn kind(text: &str) -> Kind {
+pub(super) fn resolve_kind(text: &str) -> ScalarKind {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Kind::Null,
-        "true" | "True" | "TRUE" => Kind::Bool(true),
-        "false" | "False" | "FALSE" => Kind::Bool(false),
-        ".nan" | ".NaN" | ".NAN" => Kind::Float,
-        _ if is_radix(text, "0o", |byte| matches!(byte, b'0'..=b'7')) => Kind::Int,
-        _ if is_radix(text, "0x", |byte| byte.is_ascii_hexdigit()) => Kind::Int,
-        _ => decimal(text.strip_prefix(['-', '+']).unwrap_or(text)),
+        "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Null,
+        "true" | "True" | "TRUE" => ScalarKind::Bool(true),
+        "false" | "False" | "FALSE" => ScalarKind::Bool(false),
+        ".nan" | ".NaN" | ".NAN" => ScalarKind::Float,
+        _ if is_radix(text, "0o", |byte| matches!(byte, b'0'..=b'7')) => ScalarKind::Int,
+        _ if is_radix(text, "0x", |byte| byte.is_ascii_hexdigit()) => ScalarKind::Int,
+        _ => decimal_kind(text.strip_prefix(['-', '+']).unwrap_or(text)),
     }
 }
 
@@ -29,9 +29,9 @@ fn is_radix(text: &str, prefix: &str, is_digit: impl Fn(u8) -> bool) -> bool {
 }
 
 /// `[0-9]+`, or `(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, or infinity; the sign is gone.
-fn decimal(text: &str) -> Kind {
+fn decimal_kind(text: &str) -> ScalarKind {
     if matches!(text, ".inf" | ".Inf" | ".INF") {
-        return Kind::Float;
+        return ScalarKind::Float;
     }
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -42,40 +42,40 @@ fn decimal(text: &str) -> Kind {
         None => (mantissa, None),
     };
     let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let exponent_right = exponent.is_none_or(|exponent| {
+    let is_exponent_valid = exponent.is_none_or(|exponent| {
         let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
         !digits.is_empty() && are_digits(digits)
     });
     let any = !whole.is_empty() || fraction.is_some_and(|fraction| !fraction.is_empty());
-    if !any || !exponent_right || !are_digits(whole) || !fraction.is_none_or(are_digits) {
-        Kind::Text
+    if !any || !is_exponent_valid || !are_digits(whole) || !fraction.is_none_or(are_digits) {
+        ScalarKind::Text
     } else if fraction.is_none() && exponent.is_none() {
-        Kind::Int
+        ScalarKind::Int
     } else {
-        Kind::Float
+        ScalarKind::Float
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, kind};
+    use super::{ScalarKind, resolve_kind};
 
     #[test]
     fn the_table_of_the_core_schema() {
         for text in ["", "~", "null", "Null", "NULL"] {
-            assert_eq!(kind(text), Kind::Null, "{text}");
+            assert_eq!(resolve_kind(text), ScalarKind::Null, "{text}");
         }
         assert_eq!(
-            (kind("True"), kind("FALSE")),
-            (Kind::Bool(true), Kind::Bool(false))
+            (resolve_kind("True"), resolve_kind("FALSE")),
+            (ScalarKind::Bool(true), ScalarKind::Bool(false))
         );
         for text in ["0", "-19", "+7", "007", "0o17", "0x3A"] {
-            assert_eq!(kind(text), Kind::Int, "{text}");
+            assert_eq!(resolve_kind(text), ScalarKind::Int, "{text}");
         }
         for text in [
             "0.", "-0.0", ".5", "+12e03", "-2E+05", "1e3", ".inf", "-.Inf", "+.INF", ".NaN",
         ] {
-            assert_eq!(kind(text), Kind::Float, "{text}");
+            assert_eq!(resolve_kind(text), ScalarKind::Float, "{text}");
         }
         for text in [
             "nUll",
@@ -102,7 +102,7 @@ mod tests {
             "--1",
             "1 2",
         ] {
-            assert_eq!(kind(text), Kind::Text, "{text}");
+            assert_eq!(resolve_kind(text), ScalarKind::Text, "{text}");
         }
     }
 }

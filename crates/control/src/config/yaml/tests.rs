@@ -2,33 +2,33 @@
 
 use serde_json::Value as Json;
 
-use super::compose::name;
-use super::{Node, Value, read};
-use crate::config::error::{Errors, Position};
+use super::compose::key_name;
+use super::{YamlNode, YamlValue, parse};
+use crate::config::error::{Diagnostics, FilePosition};
 
 /// In place of a key that is no text, which JSON cannot have.
 const NO_NAME: &str = "\0";
 
 /// The values, or what was told.
 fn values(text: &str) -> Result<Json, String> {
-    let errors = Errors::new("f");
-    match read(text, &errors) {
+    let errors = Diagnostics::new("f");
+    match parse(text, &errors) {
         Some(node) => Ok(json(&node)),
         None => Err(errors.finish().0.remove(0).to_string()),
     }
 }
 
 /// Numbers as numbers, so that they can be compared with another reader's.
-fn json(node: &Node<'_>) -> Json {
+fn json(node: &YamlNode<'_>) -> Json {
     match &node.value {
-        Value::Nothing => Json::Null,
-        Value::Bool(value) => (*value).into(),
-        Value::Text(text) if node.is_number() => number(text),
-        Value::Text(text) => (**text).into(),
-        Value::List(list) => list.iter().map(json).collect(),
-        Value::Map(pairs) => pairs
+        YamlValue::Null => Json::Null,
+        YamlValue::Bool(value) => (*value).into(),
+        YamlValue::Text(text) if node.is_number() => number(text),
+        YamlValue::Text(text) => (**text).into(),
+        YamlValue::List(list) => list.iter().map(json).collect(),
+        YamlValue::Map(pairs) => pairs
             .iter()
-            .map(|(key, value)| (name(key).unwrap_or(NO_NAME).to_owned(), json(value)))
+            .map(|(key, value)| (key_name(key).unwrap_or(NO_NAME).to_owned(), json(value)))
             .collect(),
     }
 }
@@ -48,13 +48,13 @@ fn told(text: &str, expected: &str) {
 
 #[test]
 fn values_and_their_places() {
-    let errors = Errors::new("f");
+    let errors = Diagnostics::new("f");
     let text = "a: 1.10\n'b ü': [x, \"y\\n\", ~]\nc:\n  - |\n    z\n";
-    let node = read(text, &errors).unwrap();
-    let Value::Map(pairs) = &node.value else {
+    let node = parse(text, &errors).unwrap();
+    let YamlValue::Map(pairs) = &node.value else {
         panic!("{node:?}");
     };
-    let at = |line, column| Position { line, column };
+    let at = |line, column| FilePosition { line, column };
     let places: Vec<_> = pairs
         .iter()
         .map(|(key, value)| (key.position, value.position))
@@ -63,7 +63,7 @@ fn values_and_their_places() {
         places,
         [(at(1, 1), at(1, 4)), (at(2, 1), at(2, 8)), (at(3, 1), at(4, 3))]
     );
-    assert!(matches!(&pairs[0].1.value, Value::Text(text) if text == "1.10"));
+    assert!(matches!(&pairs[0].1.value, YamlValue::Text(text) if text == "1.10"));
     assert!(pairs[0].1.is_number());
     let expected = serde_json::json!({"a": 1.1, "b ü": ["x", "y\n", null], "c": ["z\n"]});
     assert_eq!(json(&node), expected);

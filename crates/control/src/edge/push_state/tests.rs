@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use super::{FILE, begin, take_file, write_file};
+use super::{FILE, restore_at_start, take_file, write_file};
 use ringmain_gateway::model;
 use ringmain_push::{Options, Push, Successor};
 
@@ -80,8 +80,8 @@ fn damaged_state_is_no_reason_not_to_start() {
         let path = folder.0.join(FILE);
         fs::write(&path, bytes).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
-        begin(&push(), Some(&settings(folder.0.clone()))).expect("it starts");
+        restore_at_start(&push(), Some(&settings(folder.0.clone()))).expect("it starts");
         assert!(!path.exists());
     }
-    assert!(begin(&push(), Some(&settings("/proc/none/state".into()))).is_err());
+    assert!(restore_at_start(&push(), Some(&settings("/proc/none/state".into()))).is_err());
 }

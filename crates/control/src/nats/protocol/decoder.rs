@@ -10,19 +10,19 @@
 
 use super::{LINE_BYTES, SUBJECT_BYTES};
 
-/// Reads what a server says. After a [`Fault`] nothing is to be read any more.
+/// Reads what a server says. After a [`ProtocolError`] nothing is to be read any more.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     payload_bytes: usize,
     /// Of a payload that is too large, with its end: bytes that are still to come.
     skipping: usize,
     /// Of the line that has not come whole: bytes that hold no end of it.
-    looked: usize,
+    scanned: usize,
 }
 
 /// What a server has said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'b> {
+pub enum ServerEvent<'b> {
     /// What it is and wants, as JSON; the first of all, and again when that changes.
     Info(&'b [u8]),
     /// Something was published.
@@ -55,7 +55,7 @@ pub enum Event<'b> {
 
 /// A server does not keep to the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ProtocolError {
     /// A line is longer than [`LINE_BYTES`].
     #[error("expected a line of at most {LINE_BYTES} bytes, found a longer one")]
     LongLine,
@@ -83,7 +83,7 @@ impl Decoder {
         Decoder {
             payload_bytes,
             skipping: 0,
-            looked: 0,
+            scanned: 0,
         }
     }
 
@@ -91,65 +91,72 @@ impl Decoder {
     /// something, and is shown again with what comes behind it.
     ///
     /// # Errors
-    /// [`Fault`].
-    pub fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<(usize, Option<Event<'b>>), Fault> {
+    /// [`ProtocolError`].
+    pub fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<(usize, Option<ServerEvent<'b>>), ProtocolError> {
         let skipped = self.skipping.min(bytes.len());
         self.skipping -= skipped;
         let rest = &bytes[skipped..];
-        let Some(line) = self.line(rest)? else {
+        let Some(line) = self.next_line(rest)? else {
             return Ok((skipped, None));
         };
         let behind = &rest[line.len() + END.len()..];
         let used = skipped + line.len() + END.len();
-        let (word, said) = match line.iter().position(|byte| is_space(*byte)) {
+        let (word, arguments) = match line.iter().position(|byte| is_space(*byte)) {
             Some(end) => (&line[..end], line[end..].trim_ascii()),
             None => (line, &line[..0]),
         };
         if word.eq_ignore_ascii_case(b"MSG") {
-            let Some((message, length)) = self.message(said, behind)? else {
+            let Some((message, length)) = self.decode_message(arguments, behind)? else {
                 return Ok((skipped, None));
             };
-            self.looked = 0;
+            self.scanned = 0;
             return Ok((used + length, Some(message)));
         }
-        self.looked = 0;
+        self.scanned = 0;
         let event = match word {
-            word if word.eq_ignore_ascii_case(b"PING") => Event::Ping,
-            word if word.eq_ignore_ascii_case(b"PONG") => Event::Pong,
-            word if word.eq_ignore_ascii_case(b"+OK") => Event::Ok,
-            word if word.eq_ignore_ascii_case(b"INFO") => Event::Info(said),
+            word if word.eq_ignore_ascii_case(b"PING") => ServerEvent::Ping,
+            word if word.eq_ignore_ascii_case(b"PONG") => ServerEvent::Pong,
+            word if word.eq_ignore_ascii_case(b"+OK") => ServerEvent::Ok,
+            word if word.eq_ignore_ascii_case(b"INFO") => ServerEvent::Info(arguments),
             word if word.eq_ignore_ascii_case(b"-ERR") => {
-                let said = str::from_utf8(said).map_err(|_| Fault::Unknown)?;
-                Event::Error(said.trim_matches('\''))
+                let arguments = str::from_utf8(arguments).map_err(|_| ProtocolError::Unknown)?;
+                ServerEvent::Error(arguments.trim_matches('\''))
             }
-            _ => return Err(Fault::Unknown),
+            _ => return Err(ProtocolError::Unknown),
         };
         Ok((used, Some(event)))
     }
 
     /// The line that is at the front, without its end. `None`: it is not all there.
-    fn line<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, Fault> {
-        let looked = self.looked.min(bytes.len());
-        let Some(end) = bytes[looked..].iter().position(|&byte| byte == b'\n') else {
+    fn next_line<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, ProtocolError> {
+        let scanned = self.scanned.min(bytes.len());
+        let Some(end) = bytes[scanned..].iter().position(|&byte| byte == b'\n') else {
             if bytes.len() >= LINE_BYTES {
-                return Err(Fault::LongLine);
+                return Err(ProtocolError::LongLine);
             }
-            self.looked = bytes.len();
+            self.scanned = bytes.len();
             return Ok(None);
         };
-        let end = looked + end;
+        let end = scanned + end;
         if end >= LINE_BYTES {
-            return Err(Fault::LongLine);
+            return Err(ProtocolError::LongLine);
         }
         // Shown again for want of its payload, it need not be looked through.
-        self.looked = end;
-        bytes[..end].strip_suffix(b"\r").map(Some).ok_or(Fault::LineEnd)
+        self.scanned = end;
+        bytes[..end]
+            .strip_suffix(b"\r")
+            .map(Some)
+            .ok_or(ProtocolError::LineEnd)
     }
 
     /// A message, and the bytes behind its line that are done with. `None`: it is not all there.
-    fn message<'b>(&mut self, said: &'b [u8], behind: &'b [u8]) -> Result<Option<(Event<'b>, usize)>, Fault> {
-        let said = str::from_utf8(said).map_err(|_| Fault::Message)?;
-        let mut parts = said.split([' ', '\t']).filter(|part| !part.is_empty());
+    fn decode_message<'b>(
+        &mut self,
+        arguments: &'b [u8],
+        behind: &'b [u8],
+    ) -> Result<Option<(ServerEvent<'b>, usize)>, ProtocolError> {
+        let arguments = str::from_utf8(arguments).map_err(|_| ProtocolError::Message)?;
+        let mut parts = arguments.split([' ', '\t']).filter(|part| !part.is_empty());
         let mut next = || parts.next();
         let (subject, subscription, third, fourth) = (next(), next(), next(), next());
         // Between them may be a subject for an answer.
@@ -158,17 +165,17 @@ impl Decoder {
         let (Some(subject), Some(subscription), Some(bytes), None) =
             (subject, subscription, bytes, parts.next())
         else {
-            return Err(Fault::Message);
+            return Err(ProtocolError::Message);
         };
-        let bytes = usize::try_from(bytes).map_err(|_| Fault::Message)?;
+        let bytes = usize::try_from(bytes).map_err(|_| ProtocolError::Message)?;
         if subject.len() > SUBJECT_BYTES {
-            return Err(Fault::Message);
+            return Err(ProtocolError::Message);
         }
         if bytes > self.payload_bytes {
-            let all = bytes.checked_add(END.len()).ok_or(Fault::Message)?;
+            let all = bytes.checked_add(END.len()).ok_or(ProtocolError::Message)?;
             let here = all.min(behind.len());
             self.skipping = all - here;
-            let event = Event::TooLarge {
+            let event = ServerEvent::TooLarge {
                 subject,
                 subscription,
                 bytes,
@@ -182,9 +189,9 @@ impl Decoder {
             return Ok(None);
         };
         if end != END {
-            return Err(Fault::PayloadEnd);
+            return Err(ProtocolError::PayloadEnd);
         }
-        let event = Event::Message {
+        let event = ServerEvent::Message {
             subject,
             subscription,
             payload,

@@ -14,12 +14,12 @@ mod decoder;
 mod encode;
 mod subject;
 
-pub use decoder::{Decoder, Event, Fault};
-pub use encode::{Misuse, connect, ping, pong, publish, subscribe};
+pub use decoder::{Decoder, ProtocolError, ServerEvent};
+pub use encode::{EncodeError, encode_connect, encode_ping, encode_pong, encode_publish, encode_subscribe};
 pub use subject::{is_filter, is_subject};
 
 /// Bytes of a line, its end included: of what a server says the longest is its INFO, with the addresses of a whole cluster. A longer
-/// one is a [`Fault`].
+/// one is a [`ProtocolError`].
 pub const LINE_BYTES: usize = 64 << 10;
 
 /// Bytes of a subject: servers take no longer lines from clients than 4 KiB.
