@@ -24,9 +24,9 @@ pub(super) struct Spanned<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Spanned<T>, D::Error> {
-        struct Parts<T>(PhantomData<T>);
+        struct SpannedVisitor<T>(PhantomData<T>);
 
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Parts<T> {
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for SpannedVisitor<T> {
             type Value = Spanned<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,13 +48,17 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
             }
         }
 
-        deserializer.deserialize_tuple_struct(SPANNED, 4, Parts(PhantomData))
+        deserializer.deserialize_tuple_struct(SPANNED, 4, SpannedVisitor(PhantomData))
     }
 }
 
 impl<T: JsonSchema> JsonSchema for Spanned<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
     }
 
     fn schema_name() -> Cow<'static, str> {
@@ -68,10 +72,12 @@ impl<T: JsonSchema> JsonSchema for Spanned<T> {
 
 /// Reads a field whose value is a secret (`#[serde(deserialize_with = "secret")]`): no error repeats it, and the administration
 /// does not show it. In the schema such a field is `writeOnly`.
-pub(super) fn secret<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
-    struct Inner<T>(PhantomData<T>);
+pub(super) fn deserialize_secret<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    struct SecretVisitor<T>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Inner<T> {
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for SecretVisitor<T> {
         type Value = T;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,7 +89,7 @@ pub(super) fn secret<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserialize
         }
     }
 
-    deserializer.deserialize_newtype_struct(SECRET, Inner(PhantomData))
+    deserializer.deserialize_newtype_struct(SECRET, SecretVisitor(PhantomData))
 }
 
 /// Names and what belongs to them, in the order of the file.
@@ -98,9 +104,9 @@ impl<V> Default for OrderedMap<V> {
 
 impl<'de, V: Deserialize<'de>> Deserialize<'de> for OrderedMap<V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OrderedMap<V>, D::Error> {
-        struct Names<V>(PhantomData<V>);
+        struct OrderedMapVisitor<V>(PhantomData<V>);
 
-        impl<'de, V: Deserialize<'de>> Visitor<'de> for Names<V> {
+        impl<'de, V: Deserialize<'de>> Visitor<'de> for OrderedMapVisitor<V> {
             type Value = OrderedMap<V>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -117,7 +123,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for OrderedMap<V> {
             }
         }
 
-        deserializer.deserialize_map(Names(PhantomData))
+        deserializer.deserialize_map(OrderedMapVisitor(PhantomData))
     }
 }
 

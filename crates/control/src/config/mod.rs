@@ -20,6 +20,7 @@ mod last_good;
 mod redacted;
 mod reference;
 mod scalars;
+mod schema;
 #[cfg(test)]
 mod tests;
 mod unreachable;
@@ -41,6 +42,7 @@ use error::Diagnostics;
 pub use error::{ConfigError, FilePosition, Warning};
 pub use redacted::redacted;
 pub use reference::reference;
+pub use schema::schema;
 
 /// Where secrets and files come from.
 pub struct ConfigEnvironment<'s> {
@@ -247,10 +249,4 @@ pub fn load(file: &str, text: &str, environment: &ConfigEnvironment<'_>) -> Load
     (loaded.errors, loaded.omitted, loaded.warnings) = errors.finish();
     loaded.warn_about_unreachable();
     loaded
-}
-
-/// The JSON Schema of a configuration file: what editors complete and check by.
-#[must_use]
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(Document).to_value()
 }

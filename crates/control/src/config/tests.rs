@@ -1,6 +1,14 @@
 //! What files mean, and what is told of wrong ones.
 
 mod derived_errors;
+#[cfg(all(
+    feature = "kafka",
+    feature = "jetstream",
+    feature = "redis",
+    feature = "postgres",
+    feature = "kubernetes"
+))]
+mod documentation;
 mod empty_lists;
 mod errors;
 mod examples;

@@ -68,13 +68,13 @@ fn credentials_are_read_and_sign() {
 }
 
 /// A server that says what it is told to, and hears what is said.
-struct Server(TcpListener);
+struct ScriptedServer(TcpListener);
 
-impl Server {
-    fn new() -> (Server, SocketAddr) {
+impl ScriptedServer {
+    fn new() -> (ScriptedServer, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("an address");
-        (Server(listener), addr)
+        (ScriptedServer(listener), addr)
     }
 
     /// Takes a connection and says something at once.
@@ -143,7 +143,7 @@ fn it_signs_in_as_it_is_told_to() {
             vec![r#""nkey":"UDXU4"#, r#""sig":""#],
         ),
     ] {
-        let (server, addr) = Server::new();
+        let (server, addr) = ScriptedServer::new();
         let outcome = open(&access(addr, login, None), || {
             let mut stream = server.take(greeting);
             let connect = line(&mut stream);
@@ -213,7 +213,7 @@ fn what_keeps_it_out_is_told() {
             "the server has no nonce to sign: it wants no credentials",
         ),
     ] {
-        let (server, addr) = Server::new();
+        let (server, addr) = ScriptedServer::new();
         let outcome = open(&access(addr, login, tls), || {
             let mut stream = server.take(said);
             stream
@@ -229,7 +229,7 @@ fn what_keeps_it_out_is_told() {
 
 #[test]
 fn a_server_that_cannot_be_reached_is_a_failure() {
-    let (server, addr) = Server::new();
+    let (server, addr) = ScriptedServer::new();
     drop(server);
     let outcome = open(&access(addr, NatsLogin::Nobody, None), || {});
     assert!(matches!(outcome, Err(ConnectionError::Io(_))), "{outcome:?}");
@@ -237,7 +237,7 @@ fn a_server_that_cannot_be_reached_is_a_failure() {
 
 #[test]
 fn more_than_a_server_takes_is_not_sent() {
-    let (server, addr) = Server::new();
+    let (server, addr) = ScriptedServer::new();
     let mut connection = open(&access(addr, NatsLogin::Nobody, None), || {
         let mut stream = server.take("INFO {\"max_payload\":4}\r\nPONG\r\n");
         line(&mut stream);
@@ -252,7 +252,7 @@ fn more_than_a_server_takes_is_not_sent() {
 
 #[test]
 fn a_publication_has_arrived_once_the_server_answers_what_came_behind_it() {
-    let (server, addr) = Server::new();
+    let (server, addr) = ScriptedServer::new();
     let access = access(addr, NatsLogin::Nobody, None);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {

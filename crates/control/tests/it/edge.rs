@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use program::Directory;
-use upstream::{Message, PATIENCE, ask, upstream};
+use upstream::{HttpMessage, PATIENCE, ask, upstream};
 
 const EXAMPLE: &str = include_str!("../../../../examples/edge/edge.yaml");
 const KEY: &str = "0123456789abcdef0123456789abcdef";
@@ -25,7 +25,7 @@ fn file(upstream: &std::net::SocketAddr) -> String {
 }
 
 /// Whether a request is signed by the key.
-fn is_signed(request: &Message) -> bool {
+fn is_signed(request: &HttpMessage) -> bool {
     let value = request
         .field("x-signature")
         .and_then(|value| value.strip_prefix("t="));
@@ -43,7 +43,7 @@ fn is_signed(request: &Message) -> bool {
     tag == hex && time.parse::<u64>().is_ok_and(|time| time > 1_600_000_000)
 }
 
-fn json(answer: &Message) -> Value {
+fn json(answer: &HttpMessage) -> Value {
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 

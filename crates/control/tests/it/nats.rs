@@ -24,7 +24,7 @@ use ringmain_testkit::wait;
 use ringmain_tls::DevCertificate;
 
 /// A gateway on a file of the test's own.
-struct Edge {
+struct TestGateway {
     addr: String,
     control: ConfigWatcher,
     folder: PathBuf,
@@ -32,8 +32,8 @@ struct Edge {
     _running: Running<Infallible>,
 }
 
-impl Edge {
-    fn start(name: &str, text: &str) -> Edge {
+impl TestGateway {
+    fn start(name: &str, text: &str) -> TestGateway {
         let id = std::process::id();
         let folder = std::env::temp_dir().join(format!("ringmain-nats-{id}-{name}"));
         fs::create_dir_all(&folder).expect("a folder");
@@ -67,7 +67,7 @@ impl Edge {
             config,
         };
         let control = ConfigWatcher::start(gateway, initial).expect("a thread");
-        Edge {
+        TestGateway {
             addr: addr.to_string(),
             control,
             folder,
@@ -85,7 +85,7 @@ impl Edge {
     }
 }
 
-impl Drop for Edge {
+impl Drop for TestGateway {
     fn drop(&mut self) {
         // What cannot be removed is left to the system's cleaning of temporary files.
         let _ = fs::remove_dir_all(&self.folder);
@@ -122,7 +122,7 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
     let consumer = format!(
         "feed: {{servers: 'nats://127.0.0.1:{port}', subjects: prices.>, channel: 'prices:{{2..}}'}}"
     );
-    let edge = Edge::start("restart", &configuration(&consumer));
+    let edge = TestGateway::start("restart", &configuration(&consumer));
     edge.until(|it| it.connected);
     // The server has the subscription once it answers what came behind it.
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:eu.acme", "prices:b"]);
@@ -160,7 +160,7 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
         "{prices: {}}",
         "{prices: {keep: {publications: 10}, recovery: true}, other: {keep: {}, recovery: true}}",
     );
-    let edge = Edge::start("gap", &text);
+    let edge = TestGateway::start("gap", &text);
     // The first connection is a gap as well, to clients that subscribed before it. One channel gets publications, one gets none, one
     // is not the consumer's.
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
@@ -206,7 +206,7 @@ fn expect_gaps(subscriber: &mut Subscriber) {
 }
 
 /// Publishes until a message is heard: the server may not have the subscription yet.
-fn heard(edge: &Edge, nats: &Nats, subject: &str) {
+fn heard(edge: &TestGateway, nats: &Nats, subject: &str) {
     let before = edge.until(|_| true).messages;
     wait::until(subject, || {
         let is_heard = edge.until(|_| true).messages > before;
@@ -229,7 +229,7 @@ fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
             "feed: {{servers: 'nats://127.0.0.1:{port}', subjects: {subjects}, channel: 'prices:{{2}}'}}"
         ))
     };
-    let edge = Edge::start("change", &on("old.*"));
+    let edge = TestGateway::start("change", &on("old.*"));
     edge.until(|it| it.connected);
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:a"]);
     heard(&edge, &nats, "old.warm");
@@ -284,7 +284,7 @@ fn tls_and_an_nkey_let_it_in() {
     };
     let (login, tls) = (format!(", credentials: {seed:?}"), ", tls: {authorities: own}");
     // A certificate that nobody vouches for, then nobody who signs in.
-    let edge = Edge::start("tls", &on(&login));
+    let edge = TestGateway::start("tls", &on(&login));
     edge.until(|it| it.failures > 0 && it.connects == 0);
     fs::write(&edge.file, on(tls)).expect("a file");
     let before = edge.until(|_| true).failures;

@@ -6,8 +6,9 @@ use serde::Deserialize;
 
 use super::{Field, Parsed};
 
-/// Kubernetes as a source of configuration. The API server is that of the Pod's ServiceAccount, or the one of the kubeconfig file that
-/// the environment variable KUBECONFIG names. Needs a build with the feature `kubernetes`.
+/// Kubernetes as a source of configuration. The API server is that of the Pod's ServiceAccount, or the one of the kubeconfig
+/// file that the environment variable KUBECONFIG names. Needs a build with the feature `kubernetes`. Example:
+/// `{addresses: {pool: 192.0.2.0/24}}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Kubernetes")]
@@ -19,7 +20,7 @@ pub(in crate::config) struct KubernetesSection {
     pub(in crate::config) addresses: Field<GatewayAddressesSection>,
 }
 
-/// The addresses of Gateways.
+/// The addresses of Gateways. Example: `{pool: 192.0.2.0/24}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "GatewayAddresses")]

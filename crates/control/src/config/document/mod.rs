@@ -24,7 +24,9 @@ pub(super) use self::route::*;
 pub(super) use self::sources::*;
 pub(super) use self::traffic::*;
 pub(super) use self::upstream::*;
-use super::fields::{NumberOrOff, OneOrMany, OrderedMap, Parsed, ShortOrFull, Spanned, Switch, secret};
+use super::fields::{
+    NumberOrOff, OneOrMany, OrderedMap, Parsed, ShortOrFull, Spanned, Switch, deserialize_secret,
+};
 use super::scalars::{ByteSize, ByteSizeOrOff, Time, TimeOrOff};
 
 /// An optional value.
@@ -58,7 +60,7 @@ pub(super) struct Document {
     pub(super) push: Field<PushSection>,
     /// The certificates with their private keys, by name.
     pub(super) certificates: OrderedMap<CertificateSection>,
-    /// The certificate authorities that certificates are verified against, by name: PEM files.
+    /// The certificate authorities that certificates are verified against, by name: PEM files. Example: `{staff: staff.pem}`.
     pub(super) authorities: OrderedMap<String>,
     /// Kubernetes as a second source of listeners, routes and upstreams, beside those of this file: the Gateways of a controller name
     /// and the routes that are attached to them. Default: none.
@@ -72,6 +74,7 @@ pub(super) struct Document {
 }
 
 /// A set of listen addresses with one protocol and one set of hosts. Listeners may share an address if their hosts differ.
+/// Example: `{address: ":8080"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Listener")]
@@ -130,12 +133,12 @@ pub(super) enum Protocol {
     TlsPassthrough,
 }
 
-/// TLS termination at a listener.
+/// TLS termination at a listener. Example: `{certificates: site}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ListenerTls")]
 pub(super) struct ListenerTlsSection {
-    /// The names of certificates. The one that matches the SNI is presented, else the first.
+    /// The names of certificates. The one that matches the SNI is presented, else the first. Example: `site`.
     pub(super) certificates: OneOrManyField<String>,
     /// Verification of client certificates. Default: none, no certificate is requested.
     pub(super) clients: Field<ClientCertificatesSection>,
@@ -143,12 +146,12 @@ pub(super) struct ListenerTlsSection {
     pub(super) minimum: Field<Parsed<TlsVersion>>,
 }
 
-/// Verification of client certificates.
+/// Verification of client certificates. Example: `{authorities: staff}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ClientCertificates")]
 pub(super) struct ClientCertificatesSection {
-    /// The names of the authorities that client certificates are verified against.
+    /// The names of the authorities that client certificates are verified against. Example: `staff`.
     pub(super) authorities: OneOrManyField<String>,
     /// The handling of clients without a valid certificate. Default: `required`.
     pub(super) mode: Field<ClientCertificateMode>,
@@ -166,7 +169,7 @@ pub(super) enum ClientCertificateMode {
     Unchecked,
 }
 
-/// A PROXY protocol header, version 1 or 2.
+/// A PROXY protocol header, version 1 or 2. Example: `{from: 10.0.0.0/8}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ProxyProtocol")]
@@ -177,19 +180,19 @@ pub(super) struct ProxyProtocolSection {
     pub(super) timeout: Field<Parsed<Time>>,
 }
 
-/// A redirect of requests without TLS.
+/// A redirect of requests without TLS. Example: `{port: 8443}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "HttpsRedirect")]
 pub(super) struct HttpsRedirectSection {
     /// The port of the URL. Default: 443.
     pub(super) port: Field<u16>,
-    /// The status: 301, 302, 303, 307 or 308. Default: 308.
+    /// The status: 301, 302, 303, 307 or 308. Default: 308. Example: `301`.
     pub(super) status: Field<u16>,
 }
 
 /// The source of the client's address. The header is read from its end, skipping addresses of trusted networks; the first other
-/// address is the client's.
+/// address is the client's. Example: `{trusted: 10.0.0.0/8}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ClientAddress")]
@@ -199,11 +202,11 @@ pub(super) struct ClientAddressSection {
     /// The header with the client's address: `X-Forwarded-For`, `Forwarded`, or a header with a single address. Default:
     /// `X-Forwarded-For`.
     pub(super) header: Field<Parsed<HeaderName>>,
-    /// The maximum number of proxies, from 1 to 16. Default: unlimited.
+    /// The maximum number of proxies, from 1 to 16. Default: unlimited. Example: `2`.
     pub(super) hops: Field<u8>,
 }
 
-/// The limits of an HTTP connection.
+/// The limits of an HTTP connection. Example: `{keep_alive: 30s}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "HttpLimits")]
@@ -216,30 +219,30 @@ pub(super) struct HttpLimitsSection {
     pub(super) head_timeout: Field<Parsed<Time>>,
     /// The idle timeout between requests. Default: `75s`.
     pub(super) keep_alive: Field<Parsed<Time>>,
-    /// The maximum number of requests on a connection. Default: unlimited.
+    /// The maximum number of requests on a connection. Default: unlimited. Example: `1000`.
     pub(super) requests_per_connection: Field<u32>,
     /// The minimum rate per second at which a client must send or receive, after a grace period of 5 s. Default: `240B`.
     /// Request bodies without an announced length are live streams and exempt; `timeouts.idle` applies to these.
     pub(super) minimum_rate: Field<Parsed<ByteSize>>,
 }
 
-/// A certificate with its private key.
+/// A certificate with its private key. Example: `{chain: site.crt, key: site.key}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Certificate")]
 pub(super) struct CertificateSection {
-    /// A PEM file with the certificate, followed by its intermediate certificates.
+    /// A PEM file with the certificate, followed by its intermediate certificates. Example: `site.crt`.
     pub(super) chain: Field<String>,
-    /// A PEM file with the private key.
+    /// A PEM file with the private key. Example: `site.key`.
     pub(super) key: Field<String>,
 }
 
-/// A TCP or TLS route: connections are forwarded as bytes.
+/// A TCP or TLS route: connections are forwarded as bytes. Example: `{to: "http://127.0.0.1:5432"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Stream")]
 pub(super) struct StreamSection {
-    /// The names of listeners. Default: all that are not HTTP listeners.
+    /// The names of listeners. Default: all that are not HTTP listeners. Example: `main`.
     pub(super) listeners: OneOrManyField<String>,
     /// The hosts, matched against the SNI. Default: all.
     pub(super) hosts: OneOrManyField<Parsed<Hostname>>,
@@ -250,7 +253,7 @@ pub(super) struct StreamSection {
 }
 
 /// The administration listener. Every client that can connect to it may read everything, and may also change state unless
-/// `token` is set.
+/// `token` is set. Example: `{address: "127.0.0.1:9901"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Admin")]
@@ -261,8 +264,8 @@ pub(super) struct AdminSection {
     /// against DNS rebinding. Default: none.
     pub(super) hosts: OneOrManyField<Parsed<Hostname>>,
     /// The token that requests which change state (`/drain`, `/log`) must send in `Authorization: Bearer`; best as `${env:…}`
-    /// or `${file:…}`. Default: none.
-    #[serde(deserialize_with = "secret")]
+    /// or `${file:…}`. Default: none. Example: `${env:ADMIN_TOKEN}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(super) token: Field<String>,
     /// The addresses of a listener with `/metrics`, `/healthz` and `/readyz` only, for any `Host`: for clients without access
@@ -270,7 +273,7 @@ pub(super) struct AdminSection {
     pub(super) metrics: OneOrManyField<Parsed<Addr>>,
 }
 
-/// The access log, with one line per request.
+/// The access log, with one line per request. Example: `{to: stdout, format: json}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "AccessLog")]
@@ -281,14 +284,15 @@ pub(super) struct AccessLogSection {
     pub(super) format: Field<String>,
 }
 
-/// The limits of the process.
+/// The limits of the process. Example: `{connections: 100000, drain: 60s}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Limits")]
 pub(super) struct LimitsSection {
-    /// The maximum number of client connections. Default: derived from the limit of file descriptors.
+    /// The maximum number of client connections. Default: derived from the limit of file descriptors. Example: `100000`.
     pub(super) connections: Field<u32>,
     /// The maximum number of connections to all upstreams together. Default: unlimited, the limits of each upstream apply.
+    /// Example: `10000`.
     pub(super) upstream_connections: Field<u32>,
     /// The maximum number of connections per client address (IPv6: per /64); further connections are closed. Default: 1024, or
     /// `off` if a listener trusts proxies (`client_address`, `proxy_protocol`). The flag `--per-address` takes precedence.

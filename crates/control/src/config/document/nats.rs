@@ -6,11 +6,12 @@ use serde::Deserialize;
 
 use super::{Field, OneOrManyField};
 use crate::config::error::quote;
-use crate::config::fields::{ParseScalar, Parsed, secret};
+use crate::config::fields::{ParseScalar, Parsed, deserialize_secret};
 use crate::nats::protocol;
 
 /// A NATS cluster whose messages (JSON) are published in channels. Core NATS: messages published while the connection is down
-/// are lost; after a reconnect the channels start a new epoch and positioned clients are notified.
+/// are lost; after a reconnect the channels start a new epoch and positioned clients are notified. Example:
+/// `{servers: "nats://queue.internal:4222", subjects: "prices.>"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Nats")]
@@ -25,33 +26,34 @@ pub(in crate::config) struct NatsSection {
     /// Includes this NATS cluster in readiness: `/readyz` of the administration returns 503 without a connection, and until the
     /// server has confirmed all subscriptions. Default: `true`.
     pub(in crate::config) readiness: Field<bool>,
-    /// The user name; requires `password`.
+    /// The user name; requires `password`. Example: `ringmain`.
     pub(in crate::config) user: Field<String>,
-    /// The password of `user`; best as `${env:…}` or `${file:…}`.
-    #[serde(deserialize_with = "secret")]
+    /// The password of `user`; best as `${env:…}` or `${file:…}`. Example: `${env:NATS_PASSWORD}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) password: Field<String>,
-    /// An authentication token, in place of `user`; best as `${env:…}` or `${file:…}`.
-    #[serde(deserialize_with = "secret")]
+    /// An authentication token, in place of `user`; best as `${env:…}` or `${file:…}`. Example: `${env:NATS_TOKEN}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) token: Field<String>,
     /// A credentials file, in place of the keys above: as written by `nsc` (JWT and NKey seed), or with an NKey seed only.
+    /// Example: `ringmain.creds`.
     pub(in crate::config) credentials: Field<String>,
     /// TLS settings: trusted authorities and the client certificate. With this key TLS is required; without it TLS is used if
     /// the server requires it or its URL starts with `tls://`.
     pub(in crate::config) tls: Field<NatsTlsSection>,
 }
 
-/// TLS to a NATS server.
+/// TLS to a NATS server. Example: `{authorities: staff}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "NatsTls")]
 pub(in crate::config) struct NatsTlsSection {
     /// The name that the certificate is verified against. Default: the server's host.
     pub(in crate::config) server_name: Field<Parsed<Hostname>>,
-    /// The names of trusted authorities. Default: the system's trusted authorities.
+    /// The names of trusted authorities. Default: the system's trusted authorities. Example: `staff`.
     pub(in crate::config) authorities: OneOrManyField<String>,
-    /// The name of the client certificate, which is presented on request.
+    /// The name of the client certificate, which is presented on request. Example: `site`.
     pub(in crate::config) certificate: Field<String>,
 }
 

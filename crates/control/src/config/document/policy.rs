@@ -7,11 +7,13 @@ use serde::Deserialize;
 use super::{
     ConcurrencySection, Field, InjectSection, OnFailure, OneOrManyField, RateLimitSection, ShedSection,
 };
-use crate::config::fields::{AnyValue, OneOrMany, OrderedMap, Parsed, ShortOrFull, Switch, secret};
+use crate::config::fields::{
+    AnyValue, OneOrMany, OrderedMap, Parsed, ShortOrFull, Switch, deserialize_secret,
+};
 use crate::config::scalars::{ByteSize, KeyDigest, PageUrl, Time, UpstreamTarget};
 
 /// The policies of a rule, or of a route for all of its rules, evaluated in the order that docs/policies.md lists. A rule's
-/// policy replaces the route's policy of the same kind; `false` removes it.
+/// policy replaces the route's policy of the same kind; `false` removes it. Example: `{addresses: {allow: 10.0.0.0/8}}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Policies")]
@@ -44,15 +46,15 @@ pub(in crate::config) struct PoliciesSection {
     pub(in crate::config) filters: Field<Switch<OneOrMany<ShortOrFull<String, FilterSection>>>>,
 }
 
-/// A custom filter and its options.
+/// A custom filter and its options. Example: `{name: sign}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Filter")]
 pub(in crate::config) struct FilterSection {
-    /// The name under which the program registers the filter.
+    /// The name under which the program registers the filter. Example: `sign`.
     pub(in crate::config) name: Field<String>,
-    /// The options of the filter; its keys are defined and validated by the program.
-    #[serde(deserialize_with = "secret")]
+    /// The options of the filter; its keys are defined and validated by the program. Example: `{key: "${env:SECRET}"}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) options: Field<OrderedMap<AnyValue>>,
 }
@@ -67,7 +69,7 @@ pub(in crate::config) enum Satisfy {
     Any,
 }
 
-/// Access control by client address, as determined by the listener's `client_address`.
+/// Access control by client address, as determined by the listener's `client_address`. Example: `{allow: 10.0.0.0/8}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Addresses")]
@@ -78,7 +80,7 @@ pub(in crate::config) struct AddressesSection {
     pub(in crate::config) deny: OneOrManyField<Parsed<Network>>,
 }
 
-/// Forwarding of the client certificate. The listener requests it with `tls.clients`.
+/// Forwarding of the client certificate. The listener requests it with `tls.clients`. Example: `{required: true}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ClientCertificate")]
@@ -94,7 +96,8 @@ pub(in crate::config) struct ClientCertificateSection {
     pub(in crate::config) verification: Field<Parsed<HeaderName>>,
 }
 
-/// Basic authentication (RFC 7617). Passwords are verified outside the workers, at most 8 at a time in the process.
+/// Basic authentication (RFC 7617). Passwords are verified outside the workers, at most 8 at a time in the process. Example:
+/// `{file: users.htpasswd}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "BasicAuth")]
@@ -102,10 +105,10 @@ pub(in crate::config) struct BasicAuthSection {
     /// The realm of the challenge. Default: `ringmain`.
     pub(in crate::config) realm: Field<String>,
     /// The password hashes, by user name.
-    #[serde(deserialize_with = "secret")]
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) users: OrderedMap<Parsed<PasswordHash>>,
-    /// A file with lines `NAME:HASH`, as `htpasswd -B` writes it.
+    /// A file with lines `NAME:HASH`, as `htpasswd -B` writes it. Example: `users.htpasswd`.
     pub(in crate::config) file: Field<String>,
     /// A request header that passes the user name to the upstream. Default: none.
     pub(in crate::config) user_header: Field<Parsed<HeaderName>>,
@@ -113,7 +116,8 @@ pub(in crate::config) struct BasicAuthSection {
     pub(in crate::config) hide: Field<bool>,
 }
 
-/// Authentication with an API key. The first key in the headers, then the query, then the cookies is used.
+/// Authentication with an API key. The first key in the headers, then the query, then the cookies is used. Example:
+/// `{file: keys.txt}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ApiKeys")]
@@ -121,15 +125,15 @@ pub(in crate::config) struct ApiKeysSection {
     /// The headers that may contain the key; for `Authorization`, the value after `Bearer`. Default: `X-API-Key`, unless
     /// `query` or `cookie` is set.
     pub(in crate::config) header: OneOrManyField<Parsed<HeaderName>>,
-    /// The query parameters that may contain the key.
+    /// The query parameters that may contain the key. Example: `key`.
     pub(in crate::config) query: OneOrManyField<String>,
-    /// The cookies that may contain the key.
+    /// The cookies that may contain the key. Example: `key`.
     pub(in crate::config) cookie: OneOrManyField<String>,
     /// The SHA-256 digests of keys, by consumer name.
-    #[serde(deserialize_with = "secret")]
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) keys: OrderedMap<OneOrMany<Parsed<KeyDigest>>>,
-    /// A file with lines `NAME sha256:HEX`.
+    /// A file with lines `NAME sha256:HEX`. Example: `keys.txt`.
     pub(in crate::config) file: Field<String>,
     /// A request header that passes the consumer name to the upstream. Default: none.
     pub(in crate::config) consumer_header: Field<Parsed<HeaderName>>,
@@ -137,50 +141,53 @@ pub(in crate::config) struct ApiKeysSection {
     pub(in crate::config) hide: Field<bool>,
 }
 
-/// Authentication with a token (JWT) of one of several providers, and the scopes and claims that it must have.
+/// Authentication with a token (JWT) of one of several providers, and the scopes and claims that it must have. Example:
+/// `{provider: id}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Jwt")]
 pub(in crate::config) struct JwtSection {
-    /// The names of `jwt_providers`. Required.
+    /// The names of `jwt_providers`. Required. Example: `id`.
     pub(in crate::config) provider: OneOrManyField<String>,
-    /// The required scopes: each must be in the token's `scope` or `scp`.
+    /// The required scopes: each must be in the token's `scope` or `scp`. Example: `cart:write`.
     pub(in crate::config) scopes: OneOrManyField<String>,
     /// The required claims, each by its name or by the path to it, names separated by dots: the claim must equal one of the
-    /// given texts. In a claim that is a list, one element must.
+    /// given texts. In a claim that is a list, one element must. Example: `{role: [admin, editor]}`.
     pub(in crate::config) claims: OrderedMap<OneOrMany<String>>,
-    /// Request headers that pass claims to the upstream, by header name.
+    /// Request headers that pass claims to the upstream, by header name. Example: `{X-User: sub}`.
     pub(in crate::config) headers: OrderedMap<String>,
     /// Removes headers with tokens from forwarded requests. Default: `false`.
     pub(in crate::config) hide: Field<bool>,
 }
 
-/// An identity provider that signs tokens. Its keys are either fetched (`jwks`) or read from a file (`keys`).
+/// An identity provider that signs tokens. Its keys are either fetched (`jwks`) or read from a file (`keys`). Example:
+/// `{issuer: "https://id.example", jwks: "https://id.example/keys"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "JwtProvider")]
 pub(in crate::config) struct JwtProviderSection {
-    /// The expected value of `iss`. Required.
+    /// The expected value of `iss`. Required. Example: `https://id.example`.
     pub(in crate::config) issuer: Field<String>,
-    /// The accepted audiences: one must be `aud`, or in it. Default: none, `aud` is not checked.
+    /// The accepted audiences: one must be `aud`, or in it. Default: none, `aud` is not checked. Example: `shop`.
     pub(in crate::config) audience: OneOrManyField<String>,
     /// The accepted signature algorithms. Default: RS, PS and ES in all sizes, and EdDSA. HS must be listed explicitly.
     pub(in crate::config) algorithms: OneOrManyField<Parsed<JwtAlgorithm>>,
     /// The JWKS endpoint: its URL, or the full form.
     pub(in crate::config) jwks: Field<ShortOrFull<Parsed<PageUrl>, JwksSection>>,
-    /// A JWKS file, in place of `jwks`.
+    /// A JWKS file, in place of `jwks`. Example: `jwks.json`.
     pub(in crate::config) keys: Field<String>,
     /// The tolerated clock skew. Default: `30s`.
     pub(in crate::config) leeway: Field<Parsed<Time>>,
     /// The headers that may contain the token. Default: `Authorization`, after `Bearer`, unless `query` or `cookie` is set.
     pub(in crate::config) header: OneOrManyField<Parsed<HeaderName>>,
     /// The query parameters that may contain the token. The gateway's own logs redact it; those of other servers may not.
+    /// Example: `token`.
     pub(in crate::config) query: OneOrManyField<String>,
-    /// The cookies that may contain the token.
+    /// The cookies that may contain the token. Example: `token`.
     pub(in crate::config) cookie: OneOrManyField<String>,
 }
 
-/// A JWKS endpoint.
+/// A JWKS endpoint. Example: `{url: "https://id.example/keys"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Jwks")]
@@ -189,7 +196,7 @@ pub(in crate::config) struct JwksSection {
     pub(in crate::config) url: Field<Parsed<PageUrl>>,
     /// The upstream that serves the keys.
     pub(in crate::config) to: Field<Parsed<UpstreamTarget>>,
-    /// The path.
+    /// The path. Example: `/keys`.
     pub(in crate::config) path: Field<String>,
     /// The `Host` of the request. Default: the endpoint's host.
     pub(in crate::config) host: Field<Parsed<Hostname>>,
@@ -201,8 +208,9 @@ pub(in crate::config) struct JwksSection {
 }
 
 /// External authorization over HTTP. A 2xx response allows the request, a 3xx or 4xx response is returned to the client,
-/// anything else is a failure. The service receives the request's `Authorization` and `CookieSection`, and `X-Forwarded-Method`,
-/// `-Proto`, `-Host`, `-Uri` and `-For`; never its body.
+/// anything else is a failure. The service receives the request's `Authorization` and `CookieSection`, and
+/// `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`; never its body. Example:
+/// `{to: "http://127.0.0.1:9000", path: /check}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ExternalAuth")]
@@ -210,9 +218,10 @@ pub(in crate::config) struct ExternalAuthSection {
     /// The upstream of the service. Required.
     pub(in crate::config) to: Field<Parsed<UpstreamTarget>>,
     /// The path of the authorization request, which is sent with GET. Without `path` and `prefix` it has the method and path of
-    /// the client's request.
+    /// the client's request. Example: `/check`.
     pub(in crate::config) path: Field<String>,
     /// A prefix for the path of the authorization request, which otherwise has the method and path of the client's request.
+    /// Example: `/auth`.
     pub(in crate::config) prefix: Field<String>,
     /// The `Host` of the authorization request. Default: the endpoint's host.
     pub(in crate::config) host: Field<Parsed<Hostname>>,

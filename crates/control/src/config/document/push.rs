@@ -7,13 +7,13 @@ use super::{
     Field, JetStreamSection, KafkaSection, NatsSection, OneOrManyField, PostgresSection, RedisPubSubSection,
     RedisStreamsSection,
 };
-use crate::config::fields::{OrderedMap, Parsed, ShortOrFull, secret};
+use crate::config::fields::{OrderedMap, Parsed, ShortOrFull, deserialize_secret};
 use crate::config::scalars::{ByteSize, PageUrl, Time, UpstreamTarget};
 use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
 
 /// The push server. Clients connect at rules with `push: true`, over WebSocket, SSE and HTTP streams, with the client protocol
 /// of Centrifuge's SDKs or unidirectionally. Changes apply from the next command of a client on; connections stay open, even
-/// when the key is removed.
+/// when the key is removed. Example: `{anonymous: true}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Push")]
@@ -23,12 +23,14 @@ pub(in crate::config) struct PushSection {
     /// The verification of tokens (JWT), which identify other clients and grant permissions.
     pub(in crate::config) tokens: Field<PushTokensSection>,
     /// The namespace of personal channels: each user is subscribed to its own channel `NAMESPACE:#USER`. Default: none.
+    /// Example: `personal`.
     pub(in crate::config) user_channel: Field<String>,
     /// The origins that may connect besides the same host: `https://app.example.com`, `https://*.example.com`, or `*` for any.
+    /// Example: `https://app.example.com`.
     pub(in crate::config) origins: OneOrManyField<String>,
     /// The key that programs of the operator send in `X-API-Key` to use `/api/publish` and the other methods of the server API
-    /// below `/api/`; best as `${env:…}` or `${file:…}`. Default: none, the server API is disabled.
-    #[serde(deserialize_with = "secret")]
+    /// below `/api/`; best as `${env:…}` or `${file:…}`. Default: none, the server API is disabled. Example: `${env:API_KEY}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) api_key: Field<String>,
     /// The events for which the application is queried. Default: none.
@@ -47,7 +49,7 @@ pub(in crate::config) struct PushSection {
     /// A directory for the state that is restored after a restart: epochs and offsets of channels, retained publications,
     /// idempotency keys. It is created if it does not exist. It is written when the process starts to drain, used once at the
     /// next start, and never after a crash. Without it a restart starts new epochs; a process that takes over (`SIGUSR2`)
-    /// continues in either case.
+    /// continues in either case. Example: `/var/lib/ringmain`.
     pub(in crate::config) state_dir: Field<String>,
     /// The NATS clusters whose messages are published in channels, by the name used in metrics and logs. Removing the key stops
     /// all consumers.
@@ -66,7 +68,7 @@ pub(in crate::config) struct PushSection {
 }
 
 /// The events for which the application is queried, compatible with Centrifugo's proxy: POST requests with JSON. Each event has
-/// a URL, or the full form.
+/// a URL, or the full form. Example: `{connect: "http://127.0.0.1:3000/connect"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushProxy")]
@@ -93,14 +95,14 @@ pub(in crate::config) struct PushProxySection {
     pub(in crate::config) emulated_headers: OneOrManyField<Parsed<HeaderName>>,
     /// Further headers of requests to the application, with their values, such as a secret that authenticates the gateway; best
     /// as `${env:…}` or `${file:…}`.
-    #[serde(deserialize_with = "secret")]
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) own_headers: OrderedMap<Parsed<HeaderValue>>,
     /// Sends data in base64, as `b64data`. Default: `false`, data is sent as JSON.
     pub(in crate::config) binary: Field<bool>,
 }
 
-/// The application's endpoint for an event.
+/// The application's endpoint for an event. Example: `{url: "http://127.0.0.1:3000/connect"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushEndpoint")]
@@ -109,34 +111,36 @@ pub(in crate::config) struct PushEndpointSection {
     pub(in crate::config) url: Field<Parsed<PageUrl>>,
     /// The upstream of the application.
     pub(in crate::config) to: Field<Parsed<UpstreamTarget>>,
-    /// The path.
+    /// The path. Example: `/connect`.
     pub(in crate::config) path: Field<String>,
     /// The `Host` of the request. Default: the endpoint's host.
     pub(in crate::config) host: Field<Parsed<Hostname>>,
-    /// The timeout of the request, at most `20s`. Default: `proxy.timeout`.
+    /// The timeout of the request, at most `20s`. Default: the value of `proxy.timeout`.
     pub(in crate::config) timeout: Field<Parsed<Time>>,
 }
 
-/// The verification of clients' tokens: one of `secret`, `keys` and `provider`.
+/// The verification of clients' tokens: one of `secret`, `keys` and `provider`. Example:
+/// `{secret: "${env:TOKEN_SECRET}", algorithms: HS256}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushTokens")]
 pub(in crate::config) struct PushTokensSection {
     /// The secret of tokens signed with HMAC (HS256, HS384, HS512), at least 32 bytes; best as `${env:…}` or `${file:…}`.
-    #[serde(deserialize_with = "secret")]
+    /// Example: `${env:TOKEN_SECRET}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) secret: Field<String>,
-    /// A JWKS file with the keys that verify tokens.
+    /// A JWKS file with the keys that verify tokens. Example: `jwks.json`.
     pub(in crate::config) keys: Field<String>,
     /// One of `jwt_providers`, which signs the tokens: its keys are fetched from its JWKS endpoint, and its `issuer`,
     /// `audience`, `algorithms` and `leeway` apply, which must not be set here. Until its keys are available clients receive a
-    /// temporary error and retry.
+    /// temporary error and retry. Example: `id`.
     pub(in crate::config) provider: Field<String>,
     /// The accepted signature algorithms. Default: those that the keys are for.
     pub(in crate::config) algorithms: OneOrManyField<Parsed<JwtAlgorithm>>,
-    /// The expected value of `iss`. Default: none, `iss` is not checked.
+    /// The expected value of `iss`. Default: none, `iss` is not checked. Example: `https://id.example`.
     pub(in crate::config) issuer: Field<String>,
-    /// The accepted audiences: one must be in `aud`. Default: none, `aud` is not checked.
+    /// The accepted audiences: one must be in `aud`. Default: none, `aud` is not checked. Example: `shop`.
     pub(in crate::config) audience: OneOrManyField<String>,
     /// The tolerated clock skew. Default: `30s`.
     pub(in crate::config) leeway: Field<Parsed<Time>>,
@@ -154,7 +158,7 @@ pub(in crate::config) enum PushSubscribePolicy {
     Nobody,
 }
 
-/// The options of channels.
+/// The options of channels. Example: `{keep: {publications: 100}, history: true}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushNamespace")]
@@ -195,7 +199,7 @@ pub(in crate::config) struct PushNamespaceSection {
     pub(in crate::config) slow: Field<PushSlowPolicy>,
 }
 
-/// The retention of a channel's publications.
+/// The retention of a channel's publications. Example: `{publications: 100, time: 10m}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushRetention")]
@@ -241,7 +245,7 @@ pub(in crate::config) enum PushSlowPolicy {
     Resync,
 }
 
-/// The limits of the push server.
+/// The limits of the push server. Example: `{subscriptions: 256}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushLimits")]
@@ -254,7 +258,7 @@ pub(in crate::config) struct PushLimitsSection {
     /// with 503 and retry later. Default: 8192.
     pub(in crate::config) handshakes: Field<u32>,
     /// The maximum number of clients that a worker admits per second; further clients are rejected with 503 and retry later.
-    /// Default: unlimited.
+    /// Default: unlimited. Example: `500`.
     pub(in crate::config) connects_per_second: Field<u32>,
     /// The retention time of an `idempotency_key`. Default: `5m`.
     pub(in crate::config) idempotency: Field<Parsed<Time>>,
@@ -270,7 +274,7 @@ pub(in crate::config) struct PushLimitsSection {
     pub(in crate::config) channels: Field<u32>,
 }
 
-/// The location of the push endpoints.
+/// The location of the push endpoints. Example: `{below: /live}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushLocation")]

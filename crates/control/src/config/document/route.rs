@@ -7,17 +7,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Field, OneOrManyField, PoliciesSection, PushLocationSection};
-use crate::config::fields::{OneManyOrNone, OrderedMap, Parsed, ShortOrFull, Switch, secret};
+use crate::config::fields::{OneManyOrNone, OrderedMap, Parsed, ShortOrFull, Switch, deserialize_secret};
 use crate::config::scalars::{
     ByteSize, ByteSizeOrOff, Fraction, GrpcMethodName, RetryCondition, Time, TimeOrOff, UpstreamTarget,
 };
 
-/// A set of rules for the requests of some hosts: either `rules` or `to`.
+/// A set of rules for the requests of some hosts: either `rules` or `to`. Example: `{to: "http://127.0.0.1:3000"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Route")]
 pub(in crate::config) struct RouteSection {
-    /// The names of listeners. Default: all HTTP listeners.
+    /// The names of listeners. Default: all HTTP listeners. Example: `main`.
     pub(in crate::config) listeners: OneOrManyField<String>,
     /// The hosts. Default: all hosts of the route's listeners.
     pub(in crate::config) hosts: OneOrManyField<Parsed<Hostname>>,
@@ -30,12 +30,13 @@ pub(in crate::config) struct RouteSection {
     pub(in crate::config) to: OneOrManyField<ShortOrFull<Parsed<UpstreamTarget>, BackendSection>>,
 }
 
-/// A rule for matching requests: one of `to`, `redirect`, `respond`, `files` and `push`.
+/// A rule for matching requests: one of `to`, `redirect`, `respond`, `files` and `push`. Example:
+/// `{match: /cart, to: "http://127.0.0.1:3000"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Rule")]
 pub(in crate::config) struct RuleSection {
-    /// The name in logs and metrics. Default: the rule's number, from 0.
+    /// The name in logs and metrics. Default: the rule's number, from 0. Example: `catalogue`.
     pub(in crate::config) name: Field<String>,
     /// The matches, one of which a request must satisfy; a string is a path prefix. Default: all requests match.
     #[serde(rename = "match")]
@@ -44,9 +45,9 @@ pub(in crate::config) struct RuleSection {
     pub(in crate::config) to: OneOrManyField<ShortOrFull<Parsed<UpstreamTarget>, BackendSection>>,
     /// A redirect to another URL.
     pub(in crate::config) redirect: Field<RedirectSection>,
-    /// A direct response: a status, or the full form.
+    /// A direct response: a status, or the full form. Example: `404`.
     pub(in crate::config) respond: Field<ShortOrFull<u16, RespondSection>>,
-    /// Static files: a directory, or the full form.
+    /// Static files: a directory, or the full form. Example: `assets`.
     pub(in crate::config) files: Field<ShortOrFull<String, FilesSection>>,
     /// The endpoints of the push server, as configured by the key `push` of the file: `true`, or their location.
     pub(in crate::config) push: Field<Switch<PushLocationSection>>,
@@ -76,7 +77,7 @@ pub(in crate::config) struct RuleSection {
     pub(in crate::config) hedge: Field<Parsed<Time>>,
     /// Session affinity: sends the requests of a client to the same endpoint.
     pub(in crate::config) affinity: Field<AffinitySection>,
-    /// The protocols that a connection may be upgraded to; `[]` allows none. Default: `websocket`.
+    /// The protocols that a connection may be upgraded to; `[]` allows none. Default: `websocket`. Example: `websocket`.
     pub(in crate::config) upgrades: Field<OneManyOrNone<String>>,
     /// Translates gRPC-Web calls to gRPC, and their responses back. Default: `false`.
     pub(in crate::config) grpc_web: Field<bool>,
@@ -84,7 +85,7 @@ pub(in crate::config) struct RuleSection {
     pub(in crate::config) replace_errors: Field<bool>,
 }
 
-/// The conditions of a match, all of which must hold.
+/// The conditions of a match, all of which must hold. Example: `{path: /cart, method: GET}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Match")]
@@ -95,12 +96,12 @@ pub(in crate::config) struct MatchSection {
     pub(in crate::config) grpc: Field<Parsed<GrpcMethodName>>,
     /// The method.
     pub(in crate::config) method: Field<Parsed<MethodName>>,
-    /// The headers, by name.
-    #[serde(deserialize_with = "secret")]
+    /// The headers, by name. Example: `{X-Beta: {present: true}}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) headers: OrderedMap<ShortOrFull<String, ValueMatch>>,
-    /// The query parameters, by name.
-    #[serde(deserialize_with = "secret")]
+    /// The query parameters, by name. Example: `{version: "2"}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) query: OrderedMap<ShortOrFull<String, ValueMatch>>,
 }
@@ -129,7 +130,7 @@ pub(in crate::config) enum ValueMatch {
     Present(bool),
 }
 
-/// A weighted upstream.
+/// A weighted upstream. Example: `{to: "http://127.0.0.1:3000", weight: 9}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Backend")]
@@ -149,7 +150,7 @@ pub(in crate::config) struct BackendSection {
     pub(in crate::config) affinity: Field<AffinitySection>,
 }
 
-/// Changes to headers, applied in this order.
+/// Changes to headers, applied in this order. Example: `{remove: Cookie, set: {X-Team: cart}}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "HeaderChanges")]
@@ -157,16 +158,16 @@ pub(in crate::config) struct HeaderChangesSection {
     /// Headers that are removed.
     pub(in crate::config) remove: OneOrManyField<Parsed<HeaderName>>,
     /// Headers that are set, replacing existing ones of the same name.
-    #[serde(deserialize_with = "secret")]
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) set: OrderedMap<Parsed<HeaderValue>>,
     /// Headers that are added to existing ones of the same name.
-    #[serde(deserialize_with = "secret")]
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) add: OrderedMap<Parsed<HeaderValue>>,
 }
 
-/// Changes to a response's headers, applied in this order.
+/// Changes to a response's headers, applied in this order. Example: `{remove: Server}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ResponseHeaders")]
@@ -181,7 +182,8 @@ pub(in crate::config) struct ResponseHeadersSection {
     pub(in crate::config) by_status: OneOrManyField<StatusHeadersSection>,
 }
 
-/// Changes to the headers of responses with given statuses, applied in this order.
+/// Changes to the headers of responses with given statuses, applied in this order. Example:
+/// `{status: 2xx, set: {Cache-Control: immutable}}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "StatusHeaders")]
@@ -196,7 +198,8 @@ pub(in crate::config) struct StatusHeadersSection {
     pub(in crate::config) add: OrderedMap<Parsed<HeaderValue>>,
 }
 
-/// A rewrite of the request that is sent to the upstream: the host, and the whole path or its matched prefix.
+/// A rewrite of the request that is sent to the upstream: the host, and the whole path or its matched prefix. Example:
+/// `{prefix: /v1}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Rewrite")]
@@ -210,7 +213,8 @@ pub(in crate::config) struct RewriteSection {
 }
 
 /// A redirect. Parts that are not set are taken from the URL that the client requested: behind a trusted proxy
-/// (`client_address`) from `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`, or from `Forwarded`.
+/// (`client_address`) from `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`, or from `Forwarded`. Example:
+/// `{scheme: https}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Redirect")]
@@ -219,13 +223,13 @@ pub(in crate::config) struct RedirectSection {
     pub(in crate::config) scheme: Field<Scheme>,
     /// The host.
     pub(in crate::config) host: Field<Parsed<Hostname>>,
-    /// The port.
+    /// The port. Example: `8443`.
     pub(in crate::config) port: Field<u16>,
     /// A path in place of the whole path.
     pub(in crate::config) path: Field<Parsed<Path>>,
     /// A path in place of the matched prefix.
     pub(in crate::config) prefix: Field<Parsed<Path>>,
-    /// The status: 301, 302, 303, 307 or 308. Default: 302.
+    /// The status: 301, 302, 303, 307 or 308. Default: 302. Example: `301`.
     pub(in crate::config) status: Field<u16>,
 }
 
@@ -239,22 +243,22 @@ pub(in crate::config) enum Scheme {
     Https,
 }
 
-/// A direct response, without an upstream; at most one of `body` and `file`.
+/// A direct response, without an upstream; at most one of `body` and `file`. Example: `{status: 404, body: "not found"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Respond")]
 pub(in crate::config) struct RespondSection {
-    /// The status, from 200 to 599. Default: 200.
+    /// The status, from 200 to 599. Default: 200. Example: `404`.
     pub(in crate::config) status: Field<u16>,
     /// The content type. Default: `text/plain; charset=utf-8` for a response with a body.
     pub(in crate::config) content_type: Field<Parsed<HeaderValue>>,
-    /// The body.
+    /// The body. Example: `not found`.
     pub(in crate::config) body: Field<String>,
-    /// A file with the body, read when the configuration is loaded.
+    /// A file with the body, read when the configuration is loaded. Example: `page.html`.
     pub(in crate::config) file: Field<String>,
 }
 
-/// A custom error page; one of `body` and `file`. The status is preserved.
+/// A custom error page; one of `body` and `file`. The status is preserved. Example: `{status: 5xx, body: "try again later"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ErrorPage")]
@@ -263,22 +267,22 @@ pub(in crate::config) struct ErrorPageSection {
     pub(in crate::config) status: OneOrManyField<Parsed<StatusRange>>,
     /// The content type. Default: `text/plain; charset=utf-8` for `body`, `text/html; charset=utf-8` for `file`.
     pub(in crate::config) content_type: Field<Parsed<HeaderValue>>,
-    /// The body.
+    /// The body. Example: `try again later`.
     pub(in crate::config) body: Field<String>,
-    /// A file with the body, read when the configuration is loaded.
+    /// A file with the body, read when the configuration is loaded. Example: `page.html`.
     pub(in crate::config) file: Field<String>,
 }
 
-/// Static files from a directory. Files outside the directory are never served.
+/// Static files from a directory. Files outside the directory are never served. Example: `{root: assets}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Files")]
 pub(in crate::config) struct FilesSection {
-    /// The directory. Required.
+    /// The directory. Required. Example: `assets`.
     pub(in crate::config) root: Field<String>,
     /// Removes the matched prefix from the path before the file lookup. Default: `true`.
     pub(in crate::config) strip_prefix: Field<bool>,
-    /// The index files of directories; the first that exists is served. Default: `index.html`.
+    /// The index files of directories; the first that exists is served. Default: `index.html`. Example: `index.html`.
     pub(in crate::config) index: OneOrManyField<String>,
     /// The file for paths without a file, for single-page applications. Default: none, 404.
     pub(in crate::config) fallback: Field<Parsed<Path>>,
@@ -293,7 +297,7 @@ pub(in crate::config) struct FilesSection {
     pub(in crate::config) dot_files: Field<bool>,
 }
 
-/// A target of mirrored requests.
+/// A target of mirrored requests. Example: `{to: "http://127.0.0.1:3001", share: 1%}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Mirror")]
@@ -306,7 +310,7 @@ pub(in crate::config) struct MirrorSection {
     pub(in crate::config) body: Field<Parsed<ByteSize>>,
 }
 
-/// The timeouts of an exchange.
+/// The timeouts of an exchange. Example: `{request: 30s, per_try: 5s}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Timeouts")]
@@ -322,7 +326,7 @@ pub(in crate::config) struct TimeoutsSection {
     pub(in crate::config) minimum_rate: Field<Parsed<ByteSize>>,
 }
 
-/// The limits of body sizes.
+/// The limits of body sizes. Example: `{request: 64MiB}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "BodyLimits")]
@@ -333,7 +337,7 @@ pub(in crate::config) struct BodyLimitsSection {
     pub(in crate::config) response: Field<Parsed<ByteSizeOrOff>>,
 }
 
-/// Cross-origin resource sharing (CORS).
+/// Cross-origin resource sharing (CORS). Example: `{origins: "https://shop.example"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Cors")]
@@ -354,7 +358,7 @@ pub(in crate::config) struct CorsSection {
 }
 
 /// Retries, at another endpoint if there is one. A request is only retried if it has not reached an upstream, or if its method
-/// is idempotent and at most 64 KiB of its body were sent.
+/// is idempotent and at most 64 KiB of its body were sent. Example: `{attempts: 2, on: [connect, 503]}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Retry")]
@@ -372,12 +376,12 @@ pub(in crate::config) struct RetrySection {
     pub(in crate::config) backoff_most: Field<Parsed<Time>>,
 }
 
-/// Session affinity: one of `cookie`, `header` and `source`.
+/// Session affinity: one of `cookie`, `header` and `source`. Example: `{cookie: session}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Affinity")]
 pub(in crate::config) struct AffinitySection {
-    /// A cookie that the gateway sets: its name, or the full form.
+    /// A cookie that the gateway sets: its name, or the full form. Example: `session`.
     pub(in crate::config) cookie: Field<ShortOrFull<String, CookieSection>>,
     /// A header that the gateway sets and clients send back.
     pub(in crate::config) header: Field<Parsed<HeaderName>>,
@@ -389,7 +393,7 @@ pub(in crate::config) struct AffinitySection {
     pub(in crate::config) idle: Field<Parsed<Time>>,
 }
 
-/// A cookie that the gateway sets.
+/// A cookie that the gateway sets. Example: `{name: session, max_age: 1h}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Cookie")]

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Field, NatsFilter, OneOrManyField};
 use crate::config::error::quote;
-use crate::config::fields::{ParseScalar, Parsed, secret};
+use crate::config::fields::{ParseScalar, Parsed, deserialize_secret};
 use crate::config::scalars::Time;
 
 /// Defines the keys of a source: its own, and those that translate records, which all sources have. Their documentation differs.
@@ -65,12 +65,12 @@ macro_rules! redis_keys {
                 servers: OneOrManyField<Parsed<BrokerServer>>,
                 /// The servers are nodes of a Redis Cluster. Default: `false`.
                 cluster: Field<bool>,
-                /// The name of the master, which the servers (Sentinels) know. Default: none.
+                /// The name of the master, which the servers (Sentinels) know. Default: none. Example: `main`.
                 sentinel: Field<String>,
-                /// The user name; requires `password`. Default: the default user.
+                /// The user name; requires `password`. Default: the default user. Example: `ringmain`.
                 user: Field<String>,
-                /// The password; best as `${env:…}` or `${file:…}`.
-                #[serde(deserialize_with = "secret")]
+                /// The password; best as `${env:…}` or `${file:…}`. Example: `${env:REDIS_PASSWORD}`.
+                #[serde(deserialize_with = "deserialize_secret")]
                 #[schemars(extend("writeOnly" = true))]
                 password: Field<String>,
                 /// TLS settings. Default: none, the connection is not encrypted.
@@ -119,17 +119,19 @@ pub(in crate::config) struct RedisAccessKeys {
 
 source_keys! {
     /// Topics of a Kafka cluster whose records are published in channels, at least once and in the order of each partition.
-    /// Publications have the offsets of their records: a client that moves to another node recovers there.
+    /// Publications have the offsets of their records: a client that moves to another node recovers there. Example:
+    /// `{servers: "queue.internal:9092", topics: prices}`.
     #[schemars(rename = "Kafka")]
     struct KafkaSection {
         /// The bootstrap servers, `HOST:PORT`.
         servers: OneOrManyField<Parsed<BrokerServer>>,
-        /// The topics. Either this, or `pattern`.
+        /// The topics. Either this, or `pattern`. Example: `prices`.
         topics: OneOrManyField<String>,
-        /// A regular expression for the names of topics. Topics that are created later are found within 30 seconds.
+        /// A regular expression for the names of topics. Topics that are created later are found within 30 seconds. Example:
+        /// `prices-[a-z]+`.
         pattern: Field<String>,
-        /// The consumer group, whose members share the partitions: a record is published by one node. Offsets are committed once channels
-        /// have their records. Default: none, every node reads all partitions.
+        /// The consumer group, whose members share the partitions: a record is published by one node. Offsets are committed
+        /// once channels have their records. Default: none, every node reads all partitions. Example: `ringmain`.
         group: Field<String>,
         /// The start without a committed offset: a time (so far back), `earliest` or `latest`. Records before the start of the
         /// process fill the history of channels and are sent to no subscriber; a time also applies behind a committed offset.
@@ -148,38 +150,39 @@ source_keys! {
         channel,
         /// The meaning of a record's value. Default: `data`.
         format,
-        /// The topic that records are sent to which cannot be published. Default: none, they are counted and logged.
+        /// The topic that records are sent to which cannot be published. Default: none, they are counted and logged. Example:
+        /// `dead-prices`.
         dead_letters,
         /// The maximum number of records of a partition in flight, from 1 to 65536. Default: 4096.
         in_flight,
     }
 }
 
-/// SASL authentication at a Kafka cluster.
+/// SASL authentication at a Kafka cluster. Example: `{user: ringmain, password: "${env:SECRET}"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "KafkaSasl")]
 pub(in crate::config) struct KafkaSaslSection {
     /// The mechanism: `plain`, `scram-sha-256` or `scram-sha-512`. Default: `scram-sha-512`.
     pub(in crate::config) mechanism: Field<Parsed<SaslMechanism>>,
-    /// The user. Required.
+    /// The user. Required. Example: `ringmain`.
     pub(in crate::config) user: Field<String>,
-    /// The password; best as `${env:…}` or `${file:…}`. Required.
-    #[serde(deserialize_with = "secret")]
+    /// The password; best as `${env:…}` or `${file:…}`. Required. Example: `${env:KAFKA_PASSWORD}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) password: Field<String>,
 }
 
-/// TLS to a broker.
+/// TLS to a broker. Example: `{authorities: staff}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "BrokerTls")]
 pub(in crate::config) struct BrokerTlsSection {
     /// The name that the certificate is verified against. Default: the server's host.
     pub(in crate::config) server_name: Field<Parsed<Hostname>>,
-    /// The names of trusted authorities. Default: the system's trusted authorities.
+    /// The names of trusted authorities. Default: the system's trusted authorities. Example: `staff`.
     pub(in crate::config) authorities: OneOrManyField<String>,
-    /// The name of the client certificate, which is presented on request.
+    /// The name of the client certificate, which is presented on request. Example: `site`.
     pub(in crate::config) certificate: Field<String>,
 }
 
@@ -195,33 +198,35 @@ pub(in crate::config) enum RecordFormat {
 }
 
 source_keys! {
-    /// A JetStream stream of a NATS cluster whose messages are published in channels, at least once and in their order. Publications have
-    /// the sequence numbers of their messages: a client that moves to another node recovers there.
+    /// A JetStream stream of a NATS cluster whose messages are published in channels, at least once and in their order.
+    /// Publications have the sequence numbers of their messages: a client that moves to another node recovers there. Example:
+    /// `{servers: "nats://queue.internal:4222", stream: PRICES}`.
     #[schemars(rename = "JetStream")]
     struct JetStreamSection {
         /// The servers of one cluster. Each is tried when the one before is unreachable.
         servers: OneOrManyField<Parsed<NatsServer>>,
-        /// The stream. Required.
+        /// The stream. Required. Example: `PRICES`.
         stream: Field<String>,
         /// Filters of subjects, optionally with `*` and `>`. Default: all subjects of the stream.
         subjects: OneOrManyField<Parsed<NatsFilter>>,
-        /// The durable consumer, which is created if it does not exist: nodes with the same one share the messages. Default: none, every
-        /// node reads all messages.
+        /// The durable consumer, which is created if it does not exist: nodes with the same one share the messages. Default:
+        /// none, every node reads all messages. Example: `ringmain`.
         durable: Field<String>,
         /// The start without a durable consumer: a time (so far back), `earliest` or `latest`. Messages before the start of the
         /// process fill the history of channels and are sent to no subscriber. Default: `1m`.
         start: Field<Parsed<Start>>,
-        /// The user name; requires `password`.
+        /// The user name; requires `password`. Example: `ringmain`.
         user: Field<String>,
-        /// The password of `user`; best as `${env:…}` or `${file:…}`.
-        #[serde(deserialize_with = "secret")]
+        /// The password of `user`; best as `${env:…}` or `${file:…}`. Example: `${env:NATS_PASSWORD}`.
+        #[serde(deserialize_with = "deserialize_secret")]
         #[schemars(extend("writeOnly" = true))]
         password: Field<String>,
-        /// An authentication token, in place of `user`; best as `${env:…}` or `${file:…}`.
-        #[serde(deserialize_with = "secret")]
+        /// An authentication token, in place of `user`; best as `${env:…}` or `${file:…}`. Example: `${env:NATS_TOKEN}`.
+        #[serde(deserialize_with = "deserialize_secret")]
         #[schemars(extend("writeOnly" = true))]
         token: Field<String>,
         /// A credentials file, in place of the keys above: as written by `nsc` (JWT and NKey seed), or with an NKey seed only.
+        /// Example: `ringmain.creds`.
         credentials: Field<String>,
         /// TLS settings. With this key TLS is required; without it TLS is used if the server requires it.
         tls: Field<super::NatsTlsSection>,
@@ -233,6 +238,7 @@ source_keys! {
         /// The meaning of a message's payload. Default: `data`.
         format,
         /// The subject that messages are sent to which cannot be published. Default: none, they are counted and logged.
+        /// Example: `dead.prices`.
         dead_letters,
         /// The maximum number of messages in flight, from 1 to 65536. Default: 4096.
         in_flight,
@@ -240,16 +246,17 @@ source_keys! {
 }
 
 redis_keys! {
-    /// Streams of Redis whose entries are published in channels, at least once and in the order of each stream.
+    /// Streams of Redis whose entries are published in channels, at least once and in the order of each stream. Example:
+    /// `{servers: "10.0.0.1:6379", streams: prices}`.
     #[schemars(rename = "RedisStreams")]
     struct RedisStreamsSection {
         /// The database. Default: 0.
         database: Field<u32>,
-        /// The streams. Required.
+        /// The streams. Required. Example: `prices`.
         streams: OneOrManyField<String>,
         /// The consumer group, which is created if it does not exist. Default: `ringmain`.
         group: Field<String>,
-        /// The name of this node in the group; it must differ between nodes. Default: the host name.
+        /// The name of this node in the group; it must differ between nodes. Default: the host name. Example: `node-1`.
         consumer: Field<String>,
         /// The field that holds the value of an entry. Default: `data`.
         field: Field<String>,
@@ -264,7 +271,8 @@ redis_keys! {
         channel,
         /// The meaning of an entry's value. Default: `data`.
         format,
-        /// The stream that entries are added to which cannot be published. Default: none, they are counted and logged.
+        /// The stream that entries are added to which cannot be published. Default: none, they are counted and logged. Example:
+        /// `dead-prices`.
         dead_letters,
         /// The maximum number of entries of a stream in flight, from 1 to 65536. Default: 4096.
         in_flight,
@@ -272,13 +280,13 @@ redis_keys! {
 }
 
 redis_keys! {
-    /// Redis pub/sub, whose messages are published in channels, at most once: after a reconnect the channels start a new epoch, and
-    /// positioned clients are notified.
+    /// Redis pub/sub, whose messages are published in channels, at most once: after a reconnect the channels start a new epoch,
+    /// and positioned clients are notified. Example: `{servers: "10.0.0.1:6379", channels: prices}`.
     #[schemars(rename = "RedisPubSub")]
     struct RedisPubSubSection {
-        /// The channels of Redis to subscribe to.
+        /// The channels of Redis to subscribe to. Example: `prices`.
         channels: OneOrManyField<String>,
-        /// The patterns of channels of Redis to subscribe to, as in `PSUBSCRIBE`.
+        /// The patterns of channels of Redis to subscribe to, as in `PSUBSCRIBE`. Example: `prices.*`.
         patterns: OneOrManyField<String>,
     }
     mapping {
@@ -291,18 +299,19 @@ redis_keys! {
 }
 
 source_keys! {
-    /// An outbox table of PostgreSQL whose rows are published in channels, at least once and in the order of each partition. The application
-    /// inserts rows in its own transactions; published rows are deleted. docs/outbox.sql creates the table.
+    /// An outbox table of PostgreSQL whose rows are published in channels, at least once and in the order of each partition.
+    /// The application inserts rows in its own transactions; published rows are deleted. docs/outbox.sql creates the table.
+    /// Example: `{server: "db.internal:5432", database: shop, user: ringmain}`.
     #[schemars(rename = "Postgres")]
     struct PostgresSection {
-        /// The server, `HOST:PORT`, or the directory of its Unix socket. Required.
+        /// The server, `HOST:PORT`, or the directory of its Unix socket. Required. Example: `db.internal:5432`.
         server: Field<String>,
-        /// The database. Required.
+        /// The database. Required. Example: `shop`.
         database: Field<String>,
-        /// The user. Required.
+        /// The user. Required. Example: `ringmain`.
         user: Field<String>,
-        /// The password; best as `${env:…}` or `${file:…}`. Default: none.
-        #[serde(deserialize_with = "secret")]
+        /// The password; best as `${env:…}` or `${file:…}`. Default: none. Example: `${env:PGPASSWORD}`.
+        #[serde(deserialize_with = "deserialize_secret")]
         #[schemars(extend("writeOnly" = true))]
         password: Field<String>,
         /// TLS settings. Default: none, the connection is not encrypted.
@@ -323,6 +332,7 @@ source_keys! {
         /// The meaning of a row's data. Default: `data`.
         format,
         /// The table that rows are moved to which cannot be published. Default: none, they are counted, logged and deleted.
+        /// Example: `ringmain_dead`.
         dead_letters,
         /// The maximum number of rows of a partition in flight, from 1 to 65536. Default: 4096.
         in_flight,

@@ -5,20 +5,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Field, OneOrManyField};
-use crate::config::fields::{Parsed, ShortOrFull, secret};
+use crate::config::fields::{Parsed, ShortOrFull, deserialize_secret};
 use crate::config::scalars::{Fraction, Time, UpstreamTarget};
 
 /// A rate limit (GCRA): at most `requests` in the period `per` for each key; further requests are rejected with 429. Requests
-/// are counted exactly, across all workers.
+/// are counted exactly, across all workers. Example: `{requests: 100, per: 1m, by: source}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "RateLimit")]
 pub(in crate::config) struct RateLimitSection {
-    /// The number of requests allowed in `per`, at least 1. Required.
+    /// The number of requests allowed in `per`, at least 1. Required. Example: `100`.
     pub(in crate::config) requests: Field<u32>,
     /// The period, at least `1ms`. Default: `1s`.
     pub(in crate::config) per: Field<Parsed<Time>>,
-    /// The number of requests that may pass at once, at least 1. Default: the value of `requests`.
+    /// The number of requests that may pass at once, at least 1. Default: the value of `requests`. Example: `20`.
     pub(in crate::config) burst: Field<u32>,
     /// The key that requests are counted by; several components form one combined key. Default: none, all requests share one
     /// counter.
@@ -29,6 +29,7 @@ pub(in crate::config) struct RateLimitSection {
     pub(in crate::config) ipv6_prefix: Field<u8>,
     /// The name of the counters. Counters are preserved across reloads under their name, and limits with the same name share
     /// them. Default: the route's name with the numbers of the rule and of the limit; the counters then follow these numbers.
+    /// Example: `login`.
     pub(in crate::config) name: Field<String>,
     /// The maximum number of keys that are tracked, 16 bytes each. At the limit the key that has used the least of its limit is
     /// evicted. Default: 16384.
@@ -43,7 +44,7 @@ pub(in crate::config) struct RateLimitSection {
     pub(in crate::config) redis: Field<ShortOrFull<Parsed<UpstreamTarget>, RedisSection>>,
 }
 
-/// A Redis server, version 5 or later.
+/// A Redis server, version 5 or later. Example: `{to: "http://127.0.0.1:6379"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Redis")]
@@ -52,10 +53,10 @@ pub(in crate::config) struct RedisSection {
     pub(in crate::config) to: Field<Parsed<UpstreamTarget>>,
     /// The prefix of the keys stored in Redis. Default: `ringmain:`.
     pub(in crate::config) prefix: Field<String>,
-    /// The user name, which requires `password`. Default: the default user of Redis.
+    /// The user name, which requires `password`. Default: the default user of Redis. Example: `ringmain`.
     pub(in crate::config) user: Field<String>,
-    /// The password. Default: none, connections are not authenticated.
-    #[serde(deserialize_with = "secret")]
+    /// The password. Default: none, connections are not authenticated. Example: `${env:REDIS_PASSWORD}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) password: Field<String>,
     /// The timeout of a query, at least `1ms`; includes connecting. Default: `50ms`.
@@ -110,21 +111,22 @@ pub(in crate::config) enum RateHeaders {
     None,
 }
 
-/// A limit on concurrent requests; further requests are rejected with 503.
+/// A limit on concurrent requests; further requests are rejected with 503. Example: `{requests: 200}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Concurrency")]
 pub(in crate::config) struct ConcurrencySection {
-    /// The number of concurrent requests, at least 1; with `by`, for each key. Required.
+    /// The number of concurrent requests, at least 1; with `by`, for each key. Required. Example: `200`.
     pub(in crate::config) requests: Field<u32>,
     /// The key that requests are counted by; several components form one combined key. With `source`, IPv4 addresses count
     /// individually and IPv6 addresses by their /64. Default: none, all requests share one counter.
     pub(in crate::config) by: OneOrManyField<RateKey>,
-    /// The name of the counter, which rules with the same name share. Default: the route's name and the rule's number.
+    /// The name of the counter, which rules with the same name share. Default: the route's name and the rule's number. Example:
+    /// `checkout`.
     pub(in crate::config) name: Field<String>,
 }
 
-/// Load shedding: requests that are rejected first under overload.
+/// Load shedding: requests that are rejected first under overload. Example: `{late: 20ms}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Shed")]
@@ -134,7 +136,7 @@ pub(in crate::config) struct ShedSection {
     pub(in crate::config) late: Field<Parsed<Time>>,
 }
 
-/// Fault injection, for testing: at least one of `delay` and `abort`.
+/// Fault injection, for testing: at least one of `delay` and `abort`. Example: `{delay: {time: 200ms, share: 10%}}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Inject")]
@@ -147,7 +149,7 @@ pub(in crate::config) struct InjectSection {
     pub(in crate::config) header: Field<Parsed<HeaderName>>,
 }
 
-/// An injected delay.
+/// An injected delay. Example: `{time: 200ms, share: 10%}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "InjectDelay")]
@@ -158,7 +160,7 @@ pub(in crate::config) struct InjectDelaySection {
     pub(in crate::config) share: Field<Parsed<Fraction>>,
 }
 
-/// An injected error response.
+/// An injected error response. Example: `{status: 503, share: 1%}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "InjectAbort")]

@@ -8,7 +8,7 @@ use super::{Field, OneOrManyField};
 use crate::config::fields::{Parsed, ShortOrFull, Switch};
 use crate::config::scalars::Time;
 
-/// A group of equivalent endpoints.
+/// A group of equivalent endpoints. Example: `{endpoints: ["10.0.0.1:3000", "10.0.0.2:3000"]}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Upstream")]
@@ -35,7 +35,7 @@ pub(in crate::config) struct UpstreamSection {
     pub(in crate::config) retry_budget: Field<RetryBudgetSection>,
 }
 
-/// A limit on retries, process-wide, that protects an overloaded upstream.
+/// A limit on retries, process-wide, that protects an overloaded upstream. Example: `{percent: 10}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "RetryBudget")]
@@ -51,7 +51,7 @@ pub(in crate::config) struct RetryBudgetSection {
     pub(in crate::config) interval: Field<Parsed<Time>>,
 }
 
-/// An endpoint of an upstream.
+/// An endpoint of an upstream. Example: `{at: "10.0.0.1:3000", weight: 2}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Endpoint")]
@@ -60,7 +60,7 @@ pub(in crate::config) struct EndpointSection {
     pub(in crate::config) at: Field<Parsed<Where>>,
     /// The weight relative to the other endpoints. Default: 1.
     pub(in crate::config) weight: Field<u32>,
-    /// The zone, for balancing that prefers nearby endpoints.
+    /// The zone, for balancing that prefers nearby endpoints. Example: `eu-1`.
     pub(in crate::config) zone: Field<String>,
     /// Excludes the endpoint from new requests; requests in flight complete. It is used if no other endpoint is left. Default:
     /// `false`.
@@ -79,7 +79,7 @@ pub(in crate::config) enum UpstreamProtocol {
     Auto,
 }
 
-/// TLS to an upstream.
+/// TLS to an upstream. Example: `{server_name: cart.internal}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "UpstreamTls")]
@@ -88,9 +88,9 @@ pub(in crate::config) struct UpstreamTlsSection {
     pub(in crate::config) server_name: Field<Parsed<Hostname>>,
     /// The names that the certificate is verified against in place of the server name; one must match.
     pub(in crate::config) subject_names: OneOrManyField<Parsed<SubjectName>>,
-    /// The names of trusted authorities. Default: the system's trusted authorities.
+    /// The names of trusted authorities. Default: the system's trusted authorities. Example: `staff`.
     pub(in crate::config) authorities: OneOrManyField<String>,
-    /// The name of the client certificate, which is presented on request.
+    /// The name of the client certificate, which is presented on request. Example: `site`.
     pub(in crate::config) certificate: Field<String>,
     /// The minimum TLS version. Default: `1.2`.
     pub(in crate::config) minimum: Field<Parsed<TlsVersion>>,
@@ -124,7 +124,7 @@ pub(in crate::config) enum Balance {
     Maglev(HashKey),
 }
 
-/// The options of peak EWMA.
+/// The options of peak EWMA. Example: `{half_life: 10s}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PeakEwma")]
@@ -147,7 +147,7 @@ pub(in crate::config) enum HashKey {
     Path,
 }
 
-/// The limits of connections and requests, process-wide.
+/// The limits of connections and requests, process-wide. Example: `{connections: 256}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Pool")]
@@ -162,7 +162,7 @@ pub(in crate::config) struct PoolSection {
     pub(in crate::config) retries: Field<u32>,
     /// The idle timeout of pooled connections; `0s` closes a connection after each request. Default: `55s`.
     pub(in crate::config) idle: Field<Parsed<Time>>,
-    /// The maximum number of requests on a connection. Default: unlimited.
+    /// The maximum number of requests on a connection. Default: unlimited. Example: `1000`.
     pub(in crate::config) requests_per_connection: Field<u32>,
     /// The maximum number of requests in flight on an HTTP/2 connection; beyond it another connection is opened. Default: 100.
     pub(in crate::config) streams_per_connection: Field<u32>,
@@ -172,7 +172,7 @@ pub(in crate::config) struct PoolSection {
     pub(in crate::config) client_share: Field<u8>,
 }
 
-/// The growth of a new endpoint's share.
+/// The growth of a new endpoint's share. Example: `{window: 1m}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "SlowStart")]
@@ -183,7 +183,7 @@ pub(in crate::config) struct SlowStartSection {
     pub(in crate::config) from_percent: Field<u8>,
 }
 
-/// Health checks and outlier detection.
+/// Health checks and outlier detection. Example: `{outliers: true}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Health")]
@@ -197,12 +197,12 @@ pub(in crate::config) struct HealthSection {
     pub(in crate::config) panic_percent: Field<u8>,
 }
 
-/// Active health checks.
+/// Active health checks. Example: `{path: /healthz}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ActiveHealth")]
 pub(in crate::config) struct ActiveHealthSection {
-    /// The path and query of the GET request. Default: none, an established connection is sufficient.
+    /// The path and query of the GET request. Default: none, an established connection is sufficient. Example: `/healthz`.
     pub(in crate::config) path: Field<String>,
     /// The `Host` of the request. Default: the TLS server name of the upstream, else the endpoint's address.
     pub(in crate::config) host: Field<Parsed<Hostname>>,
@@ -216,18 +216,18 @@ pub(in crate::config) struct ActiveHealthSection {
     pub(in crate::config) healthy_after: Field<u8>,
     /// The number of consecutive failed checks after which an endpoint is unhealthy. Default: 3.
     pub(in crate::config) unhealthy_after: Field<u8>,
-    /// The port of the check. Default: the endpoint's port.
+    /// The port of the check. Default: the endpoint's port. Example: `8081`.
     pub(in crate::config) port: Field<u16>,
 }
 
-/// Outlier detection: endpoints with failing requests are ejected temporarily.
+/// Outlier detection: endpoints with failing requests are ejected temporarily. Example: `{consecutive: 3}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Outliers")]
 pub(in crate::config) struct OutliersSection {
     /// The number of consecutive failures after which an endpoint is ejected; 0 disables this. Default: 5.
     pub(in crate::config) consecutive: Field<u32>,
-    /// The percentage of failed requests in an interval at which an endpoint is ejected. Default: none.
+    /// The percentage of failed requests in an interval at which an endpoint is ejected. Default: none. Example: `50`.
     pub(in crate::config) failure_percent: Field<u8>,
     /// The minimum number of requests in an interval for `failure_percent` to apply. Default: 100.
     pub(in crate::config) least_requests: Field<u32>,
