@@ -154,8 +154,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Follows the cluster by what `follow` returns, until that ends or `stop` changes; again after a panic: a fault in the translation of
-/// one object must not end the translation of others in silence. The served configuration stays.
+/// Runs the future of `follow` until it completes or `stop` changes, and restarts it after a panic: a fault in the translation of
+/// one object must not stop the translation of others silently. The served configuration stays.
 #[cfg(feature = "kubernetes")]
 async fn supervise<F>(mut follow: impl FnMut() -> F, again: Duration, mut stop: watch::Receiver<bool>)
 where
@@ -165,7 +165,7 @@ where
         match tokio::spawn(follow()).await {
             Ok(()) => return,
             Err(error) => log::error!(
-                "following Kubernetes has ended by a fault of Ringmain, and begins again in {again:?}; please report it: {error}"
+                "the task that follows Kubernetes has panicked and restarts in {again:?}; please report this bug: {error}"
             ),
         }
         tokio::select! {

@@ -1,6 +1,6 @@
-//! A configuration file as it is now, with all that it names: read, and compared with what was read before.
+//! The configuration file with all files that it names: reading, and comparison with the previous reading.
 //!
-//! Reads files and the environment; what keys mean is for [`crate::config`].
+//! Reads files and the environment; does not know the meaning of keys: [`crate::config`] does.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,22 +21,22 @@ use crate::limits;
 /// A file that was read.
 #[derive(Debug)]
 pub struct LoadedFile {
-    /// What it says.
+    /// The parsed configuration.
     pub loaded: Loaded,
     /// The file, as it is written.
     pub text: Arc<str>,
-    /// By what it can be told from other readings.
+    /// Identifies the files that were read.
     pub fingerprint: Fingerprint,
 }
 
-/// What was read, in short: files as they were, by their paths.
+/// The files of a reading, by path, for comparison with later readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// The file itself and what it names; or what kept them from being read.
+    /// The file itself and the files that it names; an error for each that could not be read.
     files: BTreeMap<PathBuf, Result<FileStamp, io::ErrorKind>>,
 }
 
-/// One file as it was at an instant.
+/// One file as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     contents: u64,
@@ -46,7 +46,7 @@ struct FileStamp {
 }
 
 impl Fingerprint {
-    /// Of a file that could not be read: what it named before may make it readable again.
+    /// Adds the files of the last reading to those of a failed one: a change of any may make the file readable again.
     pub(crate) fn merged_with(mut self, last: &Fingerprint) -> Fingerprint {
         for (path, stamp) in &last.files {
             self.files.entry(path.clone()).or_insert(*stamp);
@@ -59,7 +59,7 @@ impl Fingerprint {
         self.files.keys().map(PathBuf::as_path)
     }
 
-    /// Whether the files had the same contents, whenever they were written.
+    /// Returns whether the files had the same contents, whatever their time of modification.
     pub(crate) fn has_same_contents(&self, other: &Fingerprint) -> bool {
         let contents = |stamp: &Result<FileStamp, _>| stamp.map(|stamp| stamp.contents);
         self.files.len() == other.files.len()
@@ -70,21 +70,21 @@ impl Fingerprint {
                 .all(|((path, stamp), (name, last))| path == name && contents(stamp) == contents(last))
     }
 
-    /// Whether all files are as they were: contents, size, time of modification, and which file it is.
+    /// Returns whether all files are unchanged: contents, size, time of modification, inode.
     pub(crate) fn is_unchanged(&self, path: &Path) -> bool {
         self.files
             .iter()
             .all(|(named, before)| read_stamp(named, size_limit(path, named)) == *before)
     }
 
-    /// Whether all files were modified at least so long ago, so that no one is probably at it.
+    /// Returns whether all files were modified at least `span` ago, so that probably none is being written.
     fn is_older_than(&self, span: Duration) -> bool {
         let now = clock::realtime();
         let age = |modified: SystemTime| {
             let since = modified
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default();
-            // One of the future says nothing.
+            // A time in the future has no age.
             now.checked_sub(since)
         };
         let stamps = self.files.values().filter_map(|stamp| stamp.as_ref().ok());
@@ -93,23 +93,23 @@ impl Fingerprint {
     }
 }
 
-/// Why a file cannot be read at all.
+/// The error of a file that cannot be read at all.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the configuration {}: {reason}", .path.display())]
 pub struct UnreadableFile {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// By what it can be told from other readings.
+    /// Identifies the files that were read.
     pub fingerprint: Fingerprint,
 }
 
-/// Reads a configuration file as [`read`] does, once no file of it is being written: each was modified some time ago, or stays the
-/// same for [`limits::DEBOUNCE`].
+/// Reads a configuration file as [`read`] does, once its files are stable: modified some time ago, or unchanged for
+/// [`limits::DEBOUNCE`].
 ///
 /// # Errors
-/// Those of [`read`]; the files keep changing for [`limits::DEBOUNCE_TIMEOUT`].
+/// Those of [`read`]; the files keep changing for longer than [`limits::DEBOUNCE_TIMEOUT`].
 pub fn read_stable(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
     let end = clock::monotonic() + limits::DEBOUNCE_TIMEOUT;
     loop {
@@ -128,7 +128,7 @@ pub fn read_stable(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
         if clock::monotonic() >= end {
             return Err(Box::new(UnreadableFile {
                 path: path.to_owned(),
-                reason: "it, or a file that it names, keeps changing; start again when it is written"
+                reason: "it or a file that it names keeps changing; start again when they are complete"
                     .to_owned(),
                 fingerprint: fingerprint.clone(),
             }));
@@ -136,8 +136,8 @@ pub fn read_stable(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
     }
 }
 
-/// Reads a configuration file and what it names. Paths in it are relative to its folder as it is named, not to the one that a
-/// symbolic link leads to: so what lies beside it is found where files are links into a folder that is replaced as a whole.
+/// Reads a configuration file and the files that it names. Their paths are relative to its directory as named, not to the target of
+/// a symbolic link: so a directory of links that is replaced as a whole stays consistent.
 ///
 /// # Errors
 /// The file itself cannot be read, or is not text. All else is in [`Loaded::errors`].
@@ -154,7 +154,10 @@ pub fn read(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
         wrong => {
             return Err(Box::new(UnreadableFile {
                 path: path.to_owned(),
-                reason: wrong.map_or_else(|error| error.to_string(), |_| "it is not text (UTF-8)".to_owned()),
+                reason: wrong.map_or_else(
+                    |error| error.to_string(),
+                    |_| "not a text file (UTF-8)".to_owned(),
+                ),
                 fingerprint: fingerprint.into_inner(),
             }));
         }
@@ -177,8 +180,8 @@ pub fn read(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
     })
 }
 
-/// Whether a file and what it named have the contents of a reading: cheaper than reading them again, since only bytes are
-/// compared.
+/// Returns whether a file and the files that it names have the contents of a reading. Cheaper than a new reading, since only bytes
+/// are compared.
 pub(crate) fn matches_disk(path: &Path, before: &Fingerprint) -> bool {
     let contents = |named: &Path| read_stamp(named, size_limit(path, named)).map(|stamp| stamp.contents);
     !before.files.is_empty()
@@ -194,7 +197,7 @@ fn parent_folder(path: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// How many bytes a file may have that a configuration at `path` names, or is.
+/// Returns the maximum size of a file that a configuration at `path` names, or is.
 fn size_limit(path: &Path, named: &Path) -> usize {
     if named == path {
         limits::CONFIG_BYTES
@@ -215,7 +218,7 @@ fn read_stamp(path: &Path, limit: usize) -> Result<FileStamp, io::ErrorKind> {
         .map_err(|error| error.kind())
 }
 
-/// A file's contents, as much of them as shows that it is too long, and its stamp.
+/// Reads a file, up to one byte beyond the limit, and its stamp.
 fn read_file(path: &Path, limit: usize) -> io::Result<(Vec<u8>, FileStamp)> {
     let file = open_regular(path)?;
     let status = file.metadata()?;

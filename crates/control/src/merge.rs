@@ -1,5 +1,5 @@
-//! One gateway with two sources of configuration: a file, which is applied as a whole, and objects of many owners, which are applied in
-//! parts (decision 0024).
+//! One gateway with two sources of configuration: a file, which is applied as a whole, and objects with many owners, which are
+//! applied in parts (decision 0024).
 //!
 //! ```text
 //! file ────▶ checked alone ─▶ ┐
@@ -104,7 +104,7 @@ impl ConfigMerger {
                 continue;
             };
             Arc::make_mut(upstream).endpoints.clone_from(&endpoints);
-            // Of two with one name the file's counts.
+            // Of two with the same name, that of the file applies.
             if file.upstreams.iter().all(|other| other.name != upstream.name) {
                 self.gateway.put_endpoints(&upstream.name, endpoints);
             }
@@ -119,7 +119,8 @@ impl ConfigMerger {
     }
 }
 
-/// The parts of both. Of two with one name, or that match alike, the file's counts; settings of the process are the file's.
+/// Merges the parts of both. Of two with the same name or equal matches, that of the file applies; settings of the process are the
+/// file's.
 fn merge_parts(file: &Config, objects: &Config) -> Config {
     let mut merged = file.clone();
     merged.listeners.extend(objects.listeners.iter().cloned());

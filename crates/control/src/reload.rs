@@ -5,8 +5,8 @@
 //! SIGHUP ───────────┘   ▲────── no, or a file is being written ◀┘                          └▶ wrong: nothing changes
 //! ```
 //!
-//! One thread that waits for two descriptors needs no asynchronous runtime; what is requested over the network (brokers) has a
-//! thread of its own with tokio. Workers never wait for this thread, and it never for them.
+//! One thread that waits for two descriptors needs no asynchronous runtime; connections to brokers have a separate thread with
+//! tokio. Workers never wait for this thread, and it never waits for them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -52,7 +52,7 @@ struct WatchContext {
     cluster: Option<Cluster>,
 }
 
-/// The configuration that is served, and what was last read.
+/// The served configuration, and the result of the last reload.
 #[derive(Clone, Debug)]
 pub struct ConfigStatus {
     /// The file.
@@ -61,19 +61,19 @@ pub struct ConfigStatus {
     pub text: Arc<str>,
     /// The configuration that is served.
     pub config: Arc<Config>,
-    /// When that was read, since 1970.
+    /// The time at which it was loaded, since 1970.
     pub loaded_at: Duration,
-    /// What is wrong with the file as it was last read: then it is not served.
+    /// The errors of the file as last read; with errors it is not applied.
     pub errors: Vec<ConfigError>,
-    /// Whether the file as it was last read is served.
+    /// The file as last read is the served configuration.
     pub is_current: bool,
-    /// When the file was last read to be served, since 1970.
+    /// The time of the last reload, successful or not, since 1970.
     pub attempted_at: Duration,
-    /// Keys whose values hold from the next start on only.
+    /// Keys whose new values apply after a restart only.
     pub restart_required: Vec<String>,
 }
 
-/// How often the configuration was reloaded.
+/// The numbers of reloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reloads {
     /// The file is served since.
@@ -87,11 +87,11 @@ pub struct Reloads {
 pub struct InitialConfig {
     /// The file.
     pub path: PathBuf,
-    /// By what it is told from other readings.
+    /// Identifies the files that were read.
     pub fingerprint: Fingerprint,
     /// The file's text.
     pub text: Arc<str>,
-    /// What it means.
+    /// The parsed configuration.
     pub config: Arc<Config>,
     /// Kubernetes as a second source.
     pub kubernetes: Option<Arc<KubernetesSource>>,
@@ -157,7 +157,7 @@ impl ConfigWatcher {
         self.context.wakeup.signal();
     }
 
-    /// How often it was reloaded.
+    /// Returns the numbers of reloads.
     #[must_use]
     pub fn reloads(&self) -> Reloads {
         Reloads {
@@ -184,7 +184,7 @@ impl ConfigWatcher {
         self.context.cluster.as_ref()
     }
 
-    /// The configuration that is served, and what was last read.
+    /// Returns the served configuration, and the result of the last reload.
     #[must_use]
     pub fn status(&self) -> ConfigStatus {
         self.context.lock_status().clone()
@@ -196,7 +196,7 @@ impl Drop for ConfigWatcher {
         self.context.is_stopping.store(true, Ordering::Release);
         self.context.wakeup.signal();
         if let Some(thread) = self.thread.take() {
-            // What it panicked of was said.
+            // A panic has been logged.
             let _ = thread.join();
         }
     }
@@ -207,8 +207,8 @@ impl WatchContext {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has consumers of brokers at work as the configuration wants them. One without `push`, or with a wrong one, leaves them as it
-    /// leaves push.
+    /// Starts and stops consumers of brokers as configured. A configuration without `push`, or with an invalid one, leaves them
+    /// unchanged, like push itself.
     fn update_sources(&self, config: &Config) {
         if let Some(push) = &config.push {
             self.consumers.follow(&push.nats);
@@ -217,21 +217,21 @@ impl WatchContext {
     }
 }
 
-/// What the thread has.
+/// The state of the thread.
 struct WatchThread {
     context: Arc<WatchContext>,
     merger: Arc<ConfigMerger>,
     kubernetes: Option<Arc<KubernetesSource>>,
     path: PathBuf,
     fingerprint: Fingerprint,
-    /// What cannot change without a restart is compared with.
+    /// The configuration at the start, for comparison of keys that need a restart.
     started: Arc<Config>,
     limits: ringmain_web::Limits,
 }
 
-/// How a wait ends.
+/// The reason why a wait has ended.
 enum WakeReason {
-    /// The time is over.
+    /// The timeout has expired.
     TimedOut,
     /// A watched file has changed.
     Changed,
@@ -247,14 +247,14 @@ impl WatchThread {
             Ok(watcher) => watcher,
             Err(error) => {
                 log::warn!(
-                    "changes of {} are not noticed: {error}; raise the sysctl fs.inotify.max_user_instances, or send SIGHUP \
+                    "cannot watch {} for changes: {error}; raise the sysctl fs.inotify.max_user_instances, or send SIGHUP \
                      after a change",
                     self.path.display()
                 );
                 return self.run_without_inotify();
             }
         };
-        // Nobody has watched since the file was first read; and the memory that took is not needed any more.
+        // The file was not watched since it was first read; and the memory of that reading is not needed any more.
         self.debounce(&mut watcher, false);
         memory::give_back();
         loop {
@@ -263,7 +263,7 @@ impl WatchThread {
                 Ok(WakeReason::TimedOut) => {}
                 Ok(reason) => self.debounce(&mut watcher, matches!(reason, WakeReason::Requested)),
                 Err(error) => {
-                    log::error!("the control thread ends, and nothing is followed any more: {error}");
+                    log::error!("the configuration is no longer watched for changes: {error}");
                     return;
                 }
             }
@@ -301,7 +301,7 @@ impl WatchThread {
                 Woken::Bell if self.context.reload_requested.swap(false, Ordering::AcqRel) => {
                     return Ok(WakeReason::Requested);
                 }
-                // Without an answer it may have been anything.
+                // On an error any file may have changed.
                 Woken::Files if watcher.has_changed().unwrap_or(true) => return Ok(WakeReason::Changed),
                 Woken::Time => return Ok(WakeReason::TimedOut),
                 Woken::Bell | Woken::Files => {}
@@ -309,18 +309,18 @@ impl WatchThread {
         }
     }
 
-    /// Reads until the files have been the same for the settling time and none of them is being written, then applies them: if
-    /// they have other contents than before, or a reload was `requested`. A text of which half is written is never applied.
+    /// Waits until the files have been unchanged for the debounce time and none is being written, then applies them if their
+    /// contents differ from the previous reading, or a reload was `requested`. A partially written file is never applied.
     fn debounce(&mut self, watcher: &mut Watcher, mut requested: bool) {
         loop {
-            // What was not taken yet may say that a file is being written.
+            // Unread events may report a file that is being written.
             let _ = watcher.has_changed();
             let reason = if let Some(file) = watcher.being_written() {
                 let writes = watcher.writes();
                 let reason = self.wait_for_wakeup(watcher, Some(limits::WRITER_TIMEOUT));
                 if matches!(reason, Ok(WakeReason::TimedOut)) && watcher.writes() == writes {
                     log::warn!(
-                        "{} is kept open by a program that has written to it",
+                        "{} is still open in a program that has written to it: applying its present contents",
                         file.display()
                     );
                     watcher.forget_writers();
@@ -355,11 +355,11 @@ impl WatchThread {
     fn watch_paths(&self, watcher: &mut Watcher, fingerprint: &Fingerprint) {
         let paths: BTreeSet<&Path> = self.fingerprint.paths().chain(fingerprint.paths()).collect();
         for (folder, error) in watcher.watch(paths.into_iter()) {
-            log::warn!("changes in {} are not noticed: {error}", folder.display());
+            log::warn!("cannot watch {} for changes: {error}", folder.display());
         }
     }
 
-    /// Applies a reading whose files have settled, if it is something else than before or was `requested`.
+    /// Applies a stable reading if it differs from the previous one, or was `requested`.
     fn apply_reading(&mut self, read: Result<LoadedFile, Box<UnreadableFile>>, requested: bool) {
         match read {
             Ok(LoadedFile {
@@ -371,7 +371,7 @@ impl WatchThread {
                 self.fingerprint = fingerprint;
                 if requested || !is_same {
                     self.apply_config(loaded, text);
-                    // Reading takes several times the memory of what is served.
+                    // Reading takes several times the memory of the served configuration.
                     memory::give_back();
                 }
             }
@@ -390,9 +390,7 @@ impl WatchThread {
     fn record_rejection(&self, errors: Vec<ConfigError>) {
         self.context.failed.fetch_add(1, Ordering::Relaxed);
         let name = self.path.display();
-        log::error!(
-            "{name}: configuration rejected: keeping the previous configuration, nothing has changed"
-        );
+        log::error!("{name}: invalid configuration, no part was applied; keeping the previous configuration");
         let mut status = self.context.lock_status();
         status.errors = errors;
         status.is_current = false;
@@ -426,7 +424,7 @@ impl WatchThread {
         let restart_required = self.restart_required(&config, loaded.kubernetes.as_ref());
         if !restart_required.is_empty() {
             log::warn!(
-                "{name}: these hold from a restart on (SIGUSR2 does one without a connection refused): {}",
+                "{name}: changes of these keys require a restart (SIGUSR2 restarts without refusing connections): {}",
                 restart_required.join(", ")
             );
         }
@@ -446,7 +444,7 @@ impl WatchThread {
         self.context.succeeded.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What cannot follow while it serves.
+    /// Lists the changed keys that need a restart.
     fn restart_required(&self, config: &Config, kubernetes: Option<&Arc<KubernetesSource>>) -> Vec<String> {
         let started = &self.started;
         let limits = self.merger.gateway().limits();

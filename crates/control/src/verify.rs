@@ -20,28 +20,28 @@ use ringmain_sys::clock;
 use crate::config::{ConfigError, Loaded};
 use crate::merge::ConfigMerger;
 
-/// Everything that is wrong with a configuration, in the order of its file.
+/// All errors of a configuration, in the order of its file.
 #[derive(Clone, Debug, Default)]
 pub struct Rejected {
-    /// At most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS) of the file, and what compiling found.
+    /// At most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS) of the file, and the problems of compilation.
     pub errors: Vec<ConfigError>,
-    /// How many more there are.
+    /// The number of further errors.
     pub omitted: usize,
 }
 
 impl Rejected {
-    /// How many things are wrong.
+    /// Returns the number of errors.
     #[must_use]
     pub fn count(&self) -> usize {
         self.errors.len() + self.omitted
     }
 
-    /// The same in words: `2 things are wrong`.
+    /// Returns the number in words: `2 errors`.
     #[must_use]
     pub fn summary(&self) -> String {
         match self.count() {
-            1 => "1 thing is wrong".to_owned(),
-            count => format!("{count} things are wrong"),
+            1 => "1 error".to_owned(),
+            count => format!("{count} errors"),
         }
     }
 }
@@ -49,9 +49,9 @@ impl Rejected {
 /// A gateway for a file that was read.
 ///
 /// # Errors
-/// Anything is wrong with it.
+/// The errors of the configuration.
 pub(crate) fn build_gateway(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, Rejected> {
-    // A file with errors is compiled, too: everything that is wrong is reported at once.
+    // A file with errors is compiled as well, so that all errors are reported at once.
     let config = loaded.config.take().map(Arc::new);
     let destination_errors = config.as_ref().map(|config| check_destinations(loaded, config));
     let destination_errors = destination_errors.unwrap_or_default();
@@ -65,10 +65,10 @@ pub(crate) fn build_gateway(loaded: &mut Loaded, filters: &Filters) -> Result<Ga
     }
 }
 
-/// Has a gateway that serves follow a file that was read. `last` is what it serves. Returns the configuration.
+/// Applies a file to a serving gateway. `last` is the served configuration. Returns the new one.
 ///
 /// # Errors
-/// Anything is wrong with it: the gateway serves on as before.
+/// The errors of the configuration: the gateway keeps the previous one.
 pub(crate) fn apply(
     merger: &ConfigMerger,
     loaded: &mut Loaded,
@@ -121,7 +121,7 @@ fn check_destinations(loaded: &Loaded, config: &Config) -> Vec<ConfigError> {
 
 fn check_state_dir(loaded: &Loaded, config: &Config) -> Option<ConfigError> {
     let folder = config.push.as_ref()?.state_dir.as_ref()?;
-    // One that does not exist is made at the start, with those on its way.
+    // Missing directories are created at the start.
     let existing = folder.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
     let probe = existing
         .unwrap_or(folder)
@@ -139,7 +139,7 @@ fn check_access_log(loaded: &Loaded, config: &Config) -> Option<ConfigError> {
     Some(loaded.access_log_error(format!("`{}`: {error}", path.display())))
 }
 
-/// Whether a log can be appended to this file, or created there.
+/// Checks that a log can be appended to a file, or created.
 fn check_appendable(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).mode(0o640);
@@ -148,7 +148,7 @@ fn check_appendable(path: &Path) -> io::Result<()> {
         Ok(status) if status.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         // A pipe or a device: opening it may wait for a reader.
         Ok(_) => Ok(()),
-        // A link whose file does not exist yet.
+        // A link to a file that does not exist yet.
         Err(_) if fs::symlink_metadata(path).is_ok() => options.create(true).open(path).map(drop),
         Err(_) => {
             options.create_new(true).open(path)?;

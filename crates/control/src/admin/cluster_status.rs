@@ -12,7 +12,7 @@ use super::AdminContext;
 pub(super) struct ClusterStatus {
     /// The URL of the API server.
     pub(super) api_server: String,
-    /// The name of the controller whose GatewayClasses are served.
+    /// The controller name of the served GatewayClasses.
     pub(super) controller: String,
     /// The name of this replica.
     pub(super) identity: String,
@@ -22,7 +22,7 @@ pub(super) struct ClusterStatus {
     /// This replica writes statuses.
     pub(super) leader: bool,
     pub(super) leader_since: Option<u64>,
-    /// The replica that holds the Lease, as far as it is known.
+    /// The replica that holds the Lease; `None`: unknown.
     pub(super) holder: Option<String>,
     pub(super) translations: u64,
     pub(super) translated_at: Option<u64>,
@@ -45,7 +45,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl ClusterStatus {
-    /// Leaves so many failing watches and problems, and the number of the others.
+    /// Limits the lists of failing watches and problems to `most` entries, and counts the rest.
     pub(super) fn truncate(&mut self, most: usize) {
         self.more_failing += self.failing.len().saturating_sub(most);
         self.failing.truncate(most);

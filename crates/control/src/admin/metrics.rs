@@ -1,7 +1,7 @@
 //! Counts in the text format of Prometheus (version 0.0.4).
 //!
-//! Labels are of bounded sets: routes and upstreams up to a number of them, kinds of faults, workers, classes of statuses. Nothing
-//! of a client's is among them.
+//! Labels have bounded sets of values: routes and upstreams up to a limit, kinds of faults, workers, classes of statuses. None
+//! depends on a client.
 
 #[cfg(feature = "kubernetes")]
 mod cluster;
@@ -23,7 +23,7 @@ use super::AdminContext;
 use super::status::health_label;
 use crate::limits;
 
-/// All of them.
+/// Renders all metrics.
 pub(super) fn render(inner: &AdminContext) -> String {
     let mut page = MetricsPage::default();
     write_process(&mut page, inner);
@@ -50,7 +50,7 @@ pub(super) fn render(inner: &AdminContext) -> String {
 pub(super) struct MetricsPage(pub(super) String);
 
 impl MetricsPage {
-    /// What follows is one metric.
+    /// Writes the head of a metric; its samples follow.
     pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to memory does not fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -85,7 +85,7 @@ impl MetricsPage {
 fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
     let report = inner.board.report();
     let engine = super::engine_name(report.as_ref());
-    page.metric("ringmain_info", "gauge", "What serves: always 1.");
+    page.metric("ringmain_info", "gauge", "Version and engine; always 1.");
     page.sample(
         "ringmain_info",
         &[("version", inner.version), ("engine", engine)],
@@ -94,7 +94,7 @@ fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
     page.single(
         "ringmain_draining",
         "gauge",
-        "1 while no new connections are taken.",
+        "1 while draining: no new connections are accepted.",
         u8::from(inner.board.is_draining()),
     );
     if let Some(bytes) = process::resident_bytes() {
@@ -113,7 +113,7 @@ fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
         ),
         (
             "process_max_fds",
-            "File descriptors that may be open.",
+            "The limit of open file descriptors.",
             process::max_descriptors(),
         ),
     ];
@@ -123,7 +123,7 @@ fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
         }
     }
     if let Some(begun) = process::start_time() {
-        let help = "When the process began, since the Unix epoch.";
+        let help = "Start time of the process, since the Unix epoch.";
         page.single("process_start_time_seconds", "gauge", help, begun.as_secs_f64());
     }
     page.single(
@@ -169,33 +169,28 @@ fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
         (
             "ringmain_turns_total",
             "counter",
-            "Turns of the worker's loop.",
+            "Iterations of the worker's event loop.",
             |w| w.turns,
         ),
         (
             "ringmain_completions_total",
             "counter",
-            "Completions of operations.",
+            "Completed operations.",
             |w| w.completions,
         ),
         (
             "ringmain_accept_pauses_total",
             "counter",
-            "Times that accepting paused at a limit.",
+            "Pauses of accepting at a limit.",
             |w| w.accept_pauses,
         ),
         (
             "ringmain_no_buffers_total",
             "counter",
-            "Times that no receive buffer was free.",
+            "Reads without a free receive buffer.",
             |w| w.no_buffers,
         ),
-        (
-            "ringmain_panics_total",
-            "counter",
-            "Panics that were caught.",
-            |w| w.panics,
-        ),
+        ("ringmain_panics_total", "counter", "Caught panics.", |w| w.panics),
     ];
     let Some(report) = inner.board.report() else {
         return;
@@ -227,7 +222,7 @@ fn write_certificates(page: &mut MetricsPage, inner: &AdminContext) {
     page.metric(
         name,
         "gauge",
-        "When a configured certificate expires, since the Unix epoch.",
+        "Expiry of a configured certificate, since the Unix epoch.",
     );
     let expiries = inner.gateway.certificate_expiries();
     for (certificate, at) in expiries.iter().take(limits::METRIC_CERTIFICATES) {
@@ -238,7 +233,11 @@ fn write_certificates(page: &mut MetricsPage, inner: &AdminContext) {
 fn write_streams(page: &mut MetricsPage, inner: &AdminContext) {
     let streams = inner.gateway.streams();
     let name = "ringmain_streams_open";
-    page.metric(name, "gauge", "Connections that are passed on, by stream route.");
+    page.metric(
+        name,
+        "gauge",
+        "Forwarded connections in progress, by stream route.",
+    );
     for stream in &streams {
         page.sample(name, &[("route", &stream.name)], stream.open());
     }
@@ -246,7 +245,7 @@ fn write_streams(page: &mut MetricsPage, inner: &AdminContext) {
     page.metric(
         name,
         "counter",
-        "Connections that were passed on or not, by stream route and how they ended.",
+        "Finished connections, by stream route and outcome.",
     );
     for stream in &streams {
         for (ended, count) in Ended::ALL
@@ -258,7 +257,7 @@ fn write_streams(page: &mut MetricsPage, inner: &AdminContext) {
         }
     }
     let name = "ringmain_stream_bytes_total";
-    page.metric(name, "counter", "Bytes passed on, from clients and to them.");
+    page.metric(name, "counter", "Forwarded bytes, from and to clients.");
     for stream in &streams {
         for (direction, count) in [("received", stream.received), ("sent", stream.sent)] {
             page.sample(name, &[("route", &stream.name), ("direction", direction)], count);
@@ -273,24 +272,22 @@ fn write_upstreams(page: &mut MetricsPage, inner: &AdminContext) {
     let columns: [UpstreamColumn; 4] = [
         (
             "ringmain_upstream_requests",
-            "Requests under way to an upstream.",
+            "Requests in flight to an upstream.",
             |it| it.requests,
         ),
         (
             "ringmain_upstream_connections",
-            "Connections to an upstream, kept ones counted.",
+            "Connections to an upstream, idle ones included.",
             |it| it.connections,
         ),
         (
             "ringmain_upstream_waiting",
-            "Requests that wait for a connection.",
+            "Requests queued for a connection.",
             |it| it.waiting,
         ),
-        (
-            "ringmain_upstream_retrying",
-            "Requests that are tried again.",
-            |it| it.retrying,
-        ),
+        ("ringmain_upstream_retrying", "Retries in flight.", |it| {
+            it.retrying
+        }),
     ];
     for (name, help, pick) in columns {
         page.metric(name, "gauge", help);
@@ -299,16 +296,16 @@ fn write_upstreams(page: &mut MetricsPage, inner: &AdminContext) {
         }
     }
     let name = "ringmain_upstream_hedged_total";
-    page.metric(
-        name,
-        "counter",
-        "Requests that were tried at two endpoints at once.",
-    );
+    page.metric(name, "counter", "Hedged requests.");
     for upstream in &upstreams {
         page.sample(name, &[("upstream", &upstream.name)], upstream.hedged);
     }
     let name = "ringmain_upstream_refused_total";
-    page.metric(name, "counter", "What an upstream's caps have refused, by cap.");
+    page.metric(
+        name,
+        "counter",
+        "Requests rejected by a limit of an upstream, by limit.",
+    );
     for upstream in &upstreams {
         for (cap, count) in upstream.refused {
             page.sample(name, &[("upstream", &upstream.name), ("cap", cap.label())], count);
@@ -325,7 +322,7 @@ fn write_endpoint_health(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     page.metric(
         name,
         "gauge",
-        "Endpoints of an upstream, by what active health checks have shown.",
+        "Endpoints of an upstream, by the result of active health checks.",
     );
     for upstream in upstreams {
         for health in [Verdict::Unknown, Verdict::Well, Verdict::Ill] {
@@ -348,7 +345,7 @@ fn write_upstream_faults(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     page.metric(
         name,
         "counter",
-        "Faults of attempts at an upstream by kind (docs/faults.md), retried ones included; those that never occurred are left out.",
+        "Faults of attempts at an upstream by kind (docs/faults.md), retried ones included; kinds without an occurrence are omitted.",
     );
     for upstream in upstreams {
         for (fault, count) in &upstream.faults {
@@ -358,7 +355,7 @@ fn write_upstream_faults(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     }
 }
 
-/// What policies count, by name.
+/// Writes the counters of policies, by name.
 fn write_counters(page: &mut MetricsPage, inner: &AdminContext) {
     let mut counters = inner.gateway.counters();
     counters.truncate(limits::METRIC_COUNTERS);
@@ -366,7 +363,7 @@ fn write_counters(page: &mut MetricsPage, inner: &AdminContext) {
     page.metric(
         requests,
         "gauge",
-        "Requests under way that a cap of rules counts.",
+        "Requests in flight counted by a concurrency limit.",
     );
     for counter in &counters {
         if let Counted::Requests(count) = counter.counted {
@@ -374,7 +371,7 @@ fn write_counters(page: &mut MetricsPage, inner: &AdminContext) {
         }
     }
     let forgotten = "ringmain_rate_limit_forgotten_total";
-    let help = "Keys that a rate limit has forgotten for want of room while they owed something.";
+    let help = "Keys that a rate limit has evicted at its limit of keys before they were idle.";
     page.metric(forgotten, "counter", help);
     for counter in &counters {
         if let Counted::Keys { forgotten: count, .. } = counter.counted {
@@ -388,7 +385,7 @@ fn write_retries(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     page.metric(
         name,
         "counter",
-        "Requests to be tried again, by whether the upstream's budget allowed it.",
+        "Retries, by whether the upstream's retry budget allowed them.",
     );
     for upstream in upstreams {
         for (outcome, count) in [("done", upstream.retries), ("refused", upstream.retries_refused)] {
@@ -399,7 +396,7 @@ fn write_retries(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     page.metric(
         name,
         "counter",
-        "Copies of requests, by the upstream that gets them and what became of them; an upstream without any is left out.",
+        "Mirrored requests, by target upstream and outcome; upstreams without any are omitted.",
     );
     for upstream in upstreams
         .iter()
@@ -414,11 +411,7 @@ fn write_retries(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
         }
     }
     let name = "ringmain_upstream_ejected_endpoints";
-    page.metric(
-        name,
-        "gauge",
-        "Endpoints of an upstream that are passed over for what requests have met there.",
-    );
+    page.metric(name, "gauge", "Ejected endpoints of an upstream.");
     let wall = clock::realtime();
     for upstream in upstreams {
         let ejected = upstream.endpoints.iter().filter_map(|it| it.ejection);
@@ -434,26 +427,26 @@ fn write_configuration(page: &mut MetricsPage, inner: &AdminContext) {
     page.metric(
         name,
         "counter",
-        "Reloads of the configuration: good, served since; bad, rejected.",
+        "Reloads of the configuration: good, applied; bad, rejected.",
     );
     page.sample(name, &[("outcome", "good")], reloads.succeeded);
     page.sample(name, &[("outcome", "bad")], reloads.failed);
     page.single(
         "ringmain_config_last_reload_successful",
         "gauge",
-        "1 if the configuration as it was last read is served, 0 if it was rejected and the one before is served.",
+        "1 if the configuration as last read is served, 0 if it was rejected and the previous one is served.",
         u8::from(status.is_current),
     );
     page.single(
         "ringmain_config_last_reload_timestamp_seconds",
         "gauge",
-        "When the configuration was last read to be served, rejected or not.",
+        "Time of the last reload, successful or not.",
         status.attempted_at.as_secs_f64(),
     );
     page.single(
         "ringmain_config_last_reload_success_timestamp_seconds",
         "gauge",
-        "When the configuration that is served was read.",
+        "Time at which the served configuration was loaded.",
         status.loaded_at.as_secs_f64(),
     );
     page.single(
@@ -465,7 +458,7 @@ fn write_configuration(page: &mut MetricsPage, inner: &AdminContext) {
     page.single(
         "ringmain_config_errors",
         "gauge",
-        "Errors of the configuration as it was last read.",
+        "Errors of the configuration as last read.",
         status.errors.len(),
     );
     page.single(
@@ -478,7 +471,7 @@ fn write_configuration(page: &mut MetricsPage, inner: &AdminContext) {
         page.single(
             "ringmain_access_log_lost_lines_total",
             "counter",
-            "Lines that the access log's destination was too slow for, or refused.",
+            "Lost lines of the access log: its destination was too slow or has failed.",
             log.lost(),
         );
     }

@@ -1,8 +1,8 @@
-//! The administration: an application on a listener of its own that shows what the gateway does, and has it drain.
+//! The administration: an application on its own listener that shows the state of the gateway, and drains it.
 //!
-//! It is for an engine of its own with one worker, so that it answers whatever the gateway's workers are busy with, does not
-//! take part in their limits, and continues while they drain. Whoever reaches its listener may read all of it, and change something
-//! with the token, or without one where none is configured. Metrics and probes have an application of their own beside it.
+//! It runs on its own engine with one worker, so that it responds however busy the gateway's workers are, is not subject to their
+//! limits, and continues while they drain. Every client of its listener may read everything, and change state with the token, or
+//! without one if none is configured. Metrics and probes have their own application beside it.
 
 mod cluster_status;
 mod dashboard;
@@ -30,7 +30,7 @@ use crate::config;
 use crate::limits;
 use crate::reload::ConfigWatcher;
 
-/// What the administration shows.
+/// The application of the administration.
 #[derive(Clone)]
 pub struct AdminApp(Arc<AdminContext>);
 
@@ -40,12 +40,12 @@ struct AdminContext {
     site: Arc<Site>,
     board: StatusBoard,
     version: &'static str,
-    /// When this was made, by a clock that does not jump.
+    /// The start time, by the monotonic clock.
     since: Duration,
     dashboard: dashboard::Dashboard,
 }
 
-/// Between the administration and whoever runs the gateway's engine.
+/// The state shared by the administration and the owner of the gateway's engine.
 #[derive(Clone, Debug, Default)]
 pub struct StatusBoard(Arc<BoardState>);
 
@@ -57,13 +57,13 @@ struct BoardState {
 }
 
 impl StatusBoard {
-    /// The engine's counts as they are now, and whether it takes no new connections any more.
+    /// Publishes the engine's current counters, and whether it drains.
     pub fn publish(&self, report: Report, draining: bool) {
         *self.0.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         self.0.draining.store(draining, Ordering::Release);
     }
 
-    /// Whether somebody has asked for a drain since the last call.
+    /// Returns whether a drain was requested since the last call.
     #[must_use]
     pub fn take_drain_request(&self) -> bool {
         self.0.drain.swap(false, Ordering::AcqRel)
@@ -83,7 +83,7 @@ impl StatusBoard {
 }
 
 impl AdminApp {
-    /// Of a gateway, who follows its configuration, and the application that serves it. `version` is the program's.
+    /// Creates the administration of a gateway, from its configuration watcher and its application. `version` is the program's.
     #[must_use]
     pub fn new(
         gateway: Gateway,
@@ -110,7 +110,7 @@ impl AdminApp {
         let (hosts, token) = admin.map(|admin| (admin.hosts, admin.token)).unwrap_or_default();
         let limits = Limits {
             body_bytes: limits::ADMIN_BODY_BYTES,
-            // Who asks for metrics has time.
+            // Scrapers of metrics can wait.
             patience: None,
             ..Limits::default()
         };
@@ -145,7 +145,7 @@ impl AdminApp {
             .put("/log", set_level)
     }
 
-    /// The application for who may read metrics and probes, and nothing else.
+    /// Returns the application with metrics and probes only.
     #[must_use]
     pub fn metrics(&self) -> App {
         let with = |show: fn(&AdminContext, &Request<'_>, &mut Reply<'_>) -> Result| {
@@ -173,7 +173,7 @@ impl AdminApp {
     }
 }
 
-/// What serves, in a word; empty before it runs.
+/// Returns the name of the engine's back-end; empty before it runs.
 fn engine_name(report: Option<&Report>) -> &'static str {
     match report {
         Some(report) if report.selection.uring => "uring",
@@ -183,23 +183,23 @@ fn engine_name(report: Option<&Report>) -> &'static str {
 }
 
 const INDEX: &str = "\
-/           this; in a browser a page that shows the gateway at work
-/live       the figures of that page each second, as server-sent events
-/config     the configuration that is served, as it was read, without secrets; what is wrong with it
-/routes     routes and what their rules do
-/upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries
+/           this list; in a browser the dashboard
+/live       snapshots of the dashboard each second, as server-sent events
+/config     the served configuration without secrets; the errors of the last reload
+/routes     routes, and the steps of their rules
+/upstreams  upstreams and their endpoints: health, ejections, requests, connections, retries
 /kubernetes the followed cluster: API server, leader, objects, failing watches, problems; 404 without one
-/metrics    counts, in Prometheus' text format
-/healthz    200 as long as the process answers
-/readyz     200 while it takes requests and its sources deliver; 503 while it drains, a source does not, or lists of Kubernetes are missing
-/drain      POST: take no more connections, finish what is open, and end
-/log        GET and PUT: how much is logged (error, warn, info, debug, trace)
+/metrics    metrics in the text format of Prometheus
+/healthz    200 while the process responds
+/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, or lists of Kubernetes are missing
+/drain      POST: graceful shutdown
+/log        GET and PUT: the log level (error, warn, info, debug, trace)
 
-POST and PUT need `Authorization: Bearer TOKEN` where the configuration has `admin.token`.
+POST and PUT require `Authorization: Bearer TOKEN` if `admin.token` is configured.
 ";
 
-/// A page whose own name leads here (DNS rebinding) could read everything as its own: only names that lead nowhere else are answered.
-/// Unix sockets are not reached by pages.
+/// Rejects names that are not the gateway's own: with DNS rebinding a page under such a name could read everything. Pages cannot
+/// reach Unix sockets.
 fn check_host(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
     let Some(host) = req.host().filter(|_| req.remote().is_some()) else {
         return Ok(Flow::Continue);
@@ -216,7 +216,7 @@ fn check_host(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
     ))
 }
 
-/// Whether a request that changes something shows the token, if there is one.
+/// Rejects a request that changes state without the token, if one is configured.
 fn check_token(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
     let (Some(token), false) = (token, matches!(req.method().as_str(), "GET" | "HEAD")) else {
         return Ok(Flow::Continue);
@@ -236,10 +236,10 @@ fn check_token(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>)
     ))
 }
 
-/// Pages in a browser on the same host can reach a loopback address, too: what they ask to be changed is refused.
+/// Rejects changes from pages of a browser on the same host, which can reach a loopback address.
 fn reject_cross_origin(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
     if req.method().as_str() != "GET" && req.header("origin").is_some() {
-        return Err(Error::new(403, "nothing is changed for a page in a browser"));
+        return Err(Error::new(403, "a page in a browser cannot change state"));
     }
     Ok(Flow::Continue)
 }
@@ -309,7 +309,7 @@ fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> R
 }
 
 fn request_drain(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    log::info!("asked to drain by the administration");
+    log::info!("drain requested through the administration");
     inner.board.0.drain.store(true, Ordering::Release);
     reply.status(202).text("draining\n")
 }
@@ -324,6 +324,6 @@ fn set_level(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         .parse::<log::Level>()
         .map_err(|_| Error::bad_request("expected error, warn, info, debug or trace as the body"))?;
     log::set_max_level(level.to_level_filter());
-    log::info!("the administration has set the log's level to {level}");
+    log::info!("log level set to {level} through the administration");
     show_level(req, reply)
 }

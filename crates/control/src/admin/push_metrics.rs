@@ -8,16 +8,13 @@ use super::metrics::MetricsPage;
 type PushColumn = (&'static str, &'static str, &'static str, fn(&Report) -> u64);
 
 const COLUMNS: [PushColumn; 12] = [
-    (
-        "ringmain_push_clients",
-        "gauge",
-        "Clients that are connected.",
-        |it| it.clients,
-    ),
+    ("ringmain_push_clients", "gauge", "Connected clients.", |it| {
+        it.clients
+    }),
     (
         "ringmain_push_users",
         "gauge",
-        "Users of whom clients are connected.",
+        "Users with connected clients.",
         |it| it.users,
     ),
     (
@@ -29,7 +26,7 @@ const COLUMNS: [PushColumn; 12] = [
     (
         "ringmain_push_channels",
         "gauge",
-        "Channels that are known, for their subscribers or for what they keep.",
+        "Channels with subscribers or retained publications.",
         |it| it.channels,
     ),
     (
@@ -41,25 +38,25 @@ const COLUMNS: [PushColumn; 12] = [
     (
         "ringmain_push_connects_total",
         "counter",
-        "Clients that were let in.",
+        "Admitted clients.",
         |it| it.connects,
     ),
     (
         "ringmain_push_publications_total",
         "counter",
-        "Publications, whether or not anybody listened.",
+        "Publications, with or without subscribers.",
         |it| it.publications,
     ),
     (
         "ringmain_push_repeated_total",
         "counter",
-        "Publications that were not done again, since one of the same idempotency key was.",
+        "Publications ignored because their idempotency key was used before.",
         |it| it.repeated,
     ),
     (
         "ringmain_push_forgotten_keys_total",
         "counter",
-        "Idempotency keys that were forgotten before their time for want of room.",
+        "Idempotency keys that were evicted early at the limit.",
         |it| it.forgotten_keys,
     ),
     (
@@ -71,29 +68,29 @@ const COLUMNS: [PushColumn; 12] = [
     (
         "ringmain_push_deliveries_total",
         "counter",
-        "What was put among what waits for a client, each client counted.",
+        "Publications queued for clients, once per client.",
         |it| it.deliveries,
     ),
     (
         "ringmain_push_lost_total",
         "counter",
-        "Subscribers that missed something since a queue between workers was full.",
+        "Subscribers that missed publications because a queue between workers was full.",
         |it| it.lost,
     ),
 ];
 
-/// All of them.
+/// Writes all metrics of push.
 pub(super) fn write_push(page: &mut MetricsPage, report: &Report) {
     for (name, kind, help, pick) in COLUMNS {
         page.single(name, kind, help, pick(report));
     }
     let name = "ringmain_push_refused_total";
-    page.metric(name, "counter", "Clients that were not let in, by why.");
+    page.metric(name, "counter", "Rejected clients, by reason.");
     for (why, count) in report.refused {
         page.sample(name, &[("reason", why.label())], count);
     }
     let name = "ringmain_push_disconnects_total";
-    page.metric(name, "counter", "Clients that were sent away, by code.");
+    page.metric(name, "counter", "Disconnected clients, by code.");
     for (code, count) in &report.disconnects {
         let code = code.map_or_else(|| "other".to_owned(), |code| code.to_string());
         page.sample(name, &[("code", &code)], count);
@@ -102,7 +99,7 @@ pub(super) fn write_push(page: &mut MetricsPage, report: &Report) {
     page.metric(
         name,
         "counter",
-        "Publications that a client was too slow for, by the rule of their channel.",
+        "Publications for slow clients, by the policy of their channel.",
     );
     for (slow, count) in report.slow {
         page.sample(name, &[("rule", slow_label(slow))], count);
@@ -111,7 +108,7 @@ pub(super) fn write_push(page: &mut MetricsPage, report: &Report) {
     page.metric(
         name,
         "counter",
-        "Clients that came back to a channel, by whether they got all that they had missed.",
+        "Recoveries of subscriptions, by whether all missed publications were available.",
     );
     for (outcome, count) in [("complete", report.recovered), ("gap", report.unrecovered)] {
         page.sample(name, &[("outcome", outcome)], count);

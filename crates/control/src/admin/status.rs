@@ -1,4 +1,4 @@
-//! Routes and upstreams for whoever looks after them, as JSON.
+//! The state of routes and upstreams as JSON, for operators.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ringmain_gateway::status::EndpointStatus;
 use ringmain_gateway::{Copied, Gateway, table};
 use serde_json::{Value, json};
 
-/// What is served, in its order.
+/// Returns listeners, routes and streams, in their order.
 pub(super) fn routes_json(gateway: &Gateway) -> Value {
     let table = gateway.table();
     let listeners: Vec<Value> = table
@@ -53,7 +53,7 @@ pub(super) fn routes_json(gateway: &Gateway) -> Value {
     json!({"listeners": listeners, "routes": routes, "streams": streams, "problems": problems})
 }
 
-/// Who answers. `wall`: the time since the Unix epoch.
+/// Returns the upstreams with their endpoints. `wall`: the time since the Unix epoch.
 pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
     let upstreams: Vec<Value> = gateway
         .upstreams()
@@ -93,7 +93,7 @@ pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
     json!({ "upstreams": upstreams })
 }
 
-/// Why and how long an endpoint is passed over for what requests have met, if it is.
+/// Returns the reason and remaining time of an endpoint's ejection, if it is ejected.
 fn ejection_json(endpoint: &EndpointStatus, wall: Duration) -> Option<Value> {
     let ejection = endpoint.ejection?;
     let mut shown = time_left_json(ejection.until, wall)?;
@@ -102,13 +102,13 @@ fn ejection_json(endpoint: &EndpointStatus, wall: Duration) -> Option<Value> {
     Some(shown)
 }
 
-/// A time that is still to come, in seconds since the Unix epoch and from now.
+/// Returns a future instant, in seconds since the Unix epoch and from now.
 fn time_left_json(until: Duration, wall: Duration) -> Option<Value> {
     let left = until.checked_sub(wall).filter(|left| !left.is_zero())?;
     Some(json!({"until": until.as_secs(), "seconds_left": (left.as_secs_f64() * 10.0).ceil() / 10.0}))
 }
 
-/// What active health checks have shown, in a word.
+/// Returns the word for the result of active health checks.
 pub(super) fn health_label(health: Verdict) -> &'static str {
     match health {
         Verdict::Unknown => "unknown",

@@ -1,4 +1,4 @@
-//! What may be shown, and how metrics are written.
+//! Redaction of configurations, and the format of metrics.
 
 use ringmain_push::SlowConsumerPolicy;
 use ringmain_push::metrics::{Refusal, Report};
@@ -48,7 +48,7 @@ fn labels_are_escaped() {
 }
 
 #[test]
-fn what_is_pushed_is_counted_by_labels_of_bounded_sets() {
+fn push_metrics_have_bounded_labels() {
     let mut page = MetricsPage::default();
     let report = Report {
         clients: 3,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where: one form for what YAML, structure and meaning can be wrong in.
+//! Errors of a configuration file, with positions: one form for YAML, structure and meaning.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,36 +15,36 @@ pub struct FilePosition {
 }
 
 impl FilePosition {
-    /// Where a file begins.
+    /// The start of a file.
     pub(super) const START: FilePosition = FilePosition { line: 1, column: 1 };
 }
 
-/// One thing that is wrong with a configuration file.
+/// An error of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{}:{}: {part}expected {expected}, found {found}{advice}", .position.line, .position.column, part = prefixed(.part), advice = suffixed(.advice))]
 pub struct ConfigError {
     /// The file, as it was named.
     pub file: String,
-    /// Where.
+    /// The position.
     pub position: FilePosition,
-    /// The part that is wrong; empty where place and expectation say it.
+    /// The part of the configuration; empty if position and expectation identify it.
     pub part: String,
-    /// What should stand there.
+    /// The expected value.
     pub expected: String,
-    /// What does.
+    /// The value found.
     pub found: String,
-    /// What was probably meant, or what becomes of it; may be empty.
+    /// A suggestion or an explanation; may be empty.
     pub advice: String,
 }
 
-/// Something that is right as it is written, and probably not meant.
+/// A warning: valid as written, but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The file, as it was named.
     pub file: String,
-    /// Where.
+    /// The position.
     pub position: FilePosition,
-    /// What, and what to do.
+    /// The problem, and the solution.
     pub text: String,
 }
 
@@ -71,12 +71,12 @@ fn suffixed(advice: &str) -> String {
     }
 }
 
-/// Collects what is wrong.
+/// Collects errors and warnings.
 pub(super) struct Diagnostics<'f> {
     file: &'f str,
     all: RefCell<Vec<ConfigError>>,
     omitted: Cell<usize>,
-    /// Texts that secrets were put into, as they were written: what errors say was found.
+    /// The original texts of expanded values, which errors quote.
     written: BTreeMap<FilePosition, String>,
     /// Texts with a `${…}` that has no value, as they were written. The missing variable or file is their only error.
     unexpanded: BTreeMap<FilePosition, String>,
@@ -84,7 +84,7 @@ pub(super) struct Diagnostics<'f> {
     incomplete: BTreeSet<FilePosition>,
     /// Errors that only follow from those.
     derived: Cell<usize>,
-    /// Where secrets are.
+    /// The positions of secrets.
     secrets: RefCell<BTreeSet<FilePosition>>,
     warnings: RefCell<Vec<Warning>>,
 }
@@ -104,7 +104,7 @@ impl<'f> Diagnostics<'f> {
         }
     }
 
-    /// From now on what stands at a place is only shown as it was written.
+    /// Records that a value was expanded: errors quote the original text.
     pub(super) fn record_expansion(&mut self, position: FilePosition, written: &str) {
         self.written.insert(position, written.to_owned());
     }
@@ -120,7 +120,7 @@ impl<'f> Diagnostics<'f> {
         self.unexpanded.values().cloned().collect()
     }
 
-    /// Something is right and probably not meant.
+    /// Adds a warning.
     pub(super) fn warn(&self, position: FilePosition, text: String) {
         let mut warnings = self.warnings.borrow_mut();
         if warnings.len() < limits::CONFIG_ERRORS {
@@ -132,12 +132,12 @@ impl<'f> Diagnostics<'f> {
         }
     }
 
-    /// Whether a secret was put in at this position from the environment or a file.
+    /// Returns whether the value at this position was expanded from the environment or a file.
     pub(super) fn is_expanded(&self, position: FilePosition) -> bool {
         self.written.contains_key(&position)
     }
 
-    /// The value at this position is a secret: what is found there is not repeated.
+    /// Marks the value at this position as a secret: errors do not quote it.
     pub(super) fn mark_secret(&self, position: FilePosition) {
         self.secrets.borrow_mut().insert(position);
     }
@@ -180,10 +180,10 @@ impl<'f> Diagnostics<'f> {
             return;
         }
         let found = match self.written.get(&position) {
-            Some(written) => format!("what {} stands for", quote(written)),
-            // What is quoted is the value itself.
+            Some(written) => format!("the value of {}", quote(written)),
+            // A quoted part is the value itself.
             None if found.contains(['`', '"']) && self.secrets.borrow().contains(&position) => {
-                "another value, which is not shown".to_owned()
+                "another value, which is redacted".to_owned()
             }
             None => found,
         };
@@ -208,7 +208,7 @@ impl<'f> Diagnostics<'f> {
         self.report(position, expected, found);
     }
 
-    /// All of them in the order of the file, how many more there are, and warnings.
+    /// Returns the errors in the order of the file, the number of further ones, and the warnings.
     pub(super) fn finish(self) -> (Vec<ConfigError>, usize, Vec<Warning>) {
         let mut all = self.all.into_inner();
         all.sort_by_key(|error| error.position);
@@ -230,7 +230,7 @@ pub(super) fn quote(text: &str) -> String {
     format!("`{short}`")
 }
 
-/// The one of `names` that `word` is probably meant to be.
+/// Returns the one of `names` that is most similar to `word`.
 pub(super) fn suggest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let near = |name: &&str| edit_distance(word, name) <= (word.len().max(name.len()) / 3).min(3);
     names
@@ -239,7 +239,7 @@ pub(super) fn suggest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) 
         .min_by_key(|name| edit_distance(word, name))
 }
 
-/// How many letters must be changed, added, left out or swapped with the next one.
+/// Returns the number of letters that must be changed, inserted, removed or swapped with the next.
 fn edit_distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) =
         (one.chars().take(64).collect(), other.chars().take(64).collect());

@@ -1,5 +1,5 @@
-//! `${env:NAME}` and `${file:PATH}` in texts: put in before anything else reads them. A text whose variable or file does not exist stays
-//! as it is written, and only that is reported of it.
+//! Expansion of `${env:NAME}` and `${file:PATH}` in strings, before they are parsed. A string whose variable or file does not exist
+//! stays unchanged, and this is its only error.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::error::{Diagnostics, FilePosition, quote};
 use super::yaml::{YamlNode, YamlValue};
 use crate::limits;
 
-/// Puts them into all texts. What cannot be put in is told, and the text stays as it is.
+/// Expands all strings. Reports those that cannot be expanded, and leaves them unchanged.
 pub(super) fn expand(
     node: &mut YamlNode<'_>,
     environment: &ConfigEnvironment<'_>,
@@ -51,7 +51,7 @@ fn expand_node(
     }
 }
 
-/// The text, and whether anything was put in. `None`: something could not be.
+/// Returns the expanded text, and whether it had references. `None`: an error was reported.
 fn expand_text(
     text: &str,
     position: FilePosition,
@@ -71,7 +71,11 @@ fn expand_text(
         }
         out += before;
         let Some((name, after)) = behind[2..].split_once('}') else {
-            errors.report(position, "`}` behind `${` (`$${` stands for `${`)", quote(behind));
+            errors.report(
+                position,
+                "`}` after `${` (`$${` is a literal `${`)",
+                quote(behind),
+            );
             return None;
         };
         out += &resolve(name, position, environment, errors)?;
@@ -92,7 +96,7 @@ fn resolve(
         let value = (environment.variable)(variable);
         if value.is_none() {
             let expected = format!("the variable {} in the environment", quote(variable));
-            errors.report(position, expected, "none of that name that is a text");
+            errors.report(position, expected, "none of that name in UTF-8");
         }
         return value;
     }
@@ -105,7 +109,7 @@ fn resolve(
         let text = text.strip_suffix('\n').unwrap_or(&text);
         return Some(text.strip_suffix('\r').unwrap_or(text).to_owned());
     }
-    let expected = "`${env:NAME}` or `${file:PATH}` (`$${` stands for `${`)";
+    let expected = "`${env:NAME}` or `${file:PATH}` (`$${` is a literal `${`)";
     errors.report(position, expected, quote(&format!("${{{name}}}")));
     None
 }

@@ -1,5 +1,5 @@
-//! Kinds of values that a configuration has and serde does not: where one stands, names in order, one thing or a list of
-//! them, a short form and a full one. Each with its JSON Schema.
+//! Types of values that serde does not have: with positions, ordered maps, one value or a list, a short or a full form. Each has a
+//! JSON Schema.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,13 +12,13 @@ use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use super::deserializer::{SECRET, SPANNED};
 use super::error::{FilePosition, quote};
 
-/// A value and where it stands.
+/// A value with its position.
 #[derive(Debug)]
 pub(super) struct Spanned<T> {
-    /// `None`: it is not what it should be, which was told.
+    /// `None`: invalid; the error was reported.
     pub(super) value: Option<T>,
     pub(super) position: FilePosition,
-    /// Nothing in it was told to be wrong.
+    /// No error was reported in it.
     pub(super) is_valid: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
                 let missing = || A::Error::custom("a part of a place");
                 let line = parts.next_element()?.ok_or_else(missing)?;
                 let column = parts.next_element()?.ok_or_else(missing)?;
-                // Why there is none was told.
+                // The error has been reported.
                 let value = parts.next_element().ok().flatten();
                 let is_valid = parts.next_element()?.ok_or_else(missing)?;
                 Ok(Spanned {
@@ -70,8 +70,8 @@ impl<T: JsonSchema> JsonSchema for Spanned<T> {
     }
 }
 
-/// Reads a field whose value is a secret (`#[serde(deserialize_with = "secret")]`): no error repeats it, and the administration
-/// does not show it. In the schema such a field is `writeOnly`.
+/// Reads a field whose value is a secret (`#[serde(deserialize_with = "deserialize_secret")]`): errors do not quote it, and the
+/// administration redacts it. In the schema such a field is `writeOnly`.
 pub(super) fn deserialize_secret<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -92,7 +92,7 @@ pub(super) fn deserialize_secret<'de, D: Deserializer<'de>, T: Deserialize<'de>>
     deserializer.deserialize_newtype_struct(SECRET, SecretVisitor(PhantomData))
 }
 
-/// Names and what belongs to them, in the order of the file.
+/// A map in the order of the file.
 #[derive(Debug)]
 pub(super) struct OrderedMap<V>(pub(super) Vec<(Spanned<String>, Spanned<V>)>);
 
@@ -114,7 +114,7 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for OrderedMap<V> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OrderedMap<V>, A::Error> {
-                // It is bounded by what was read; more than there is would take memory that is large for many routes.
+                // Exact, since the number of entries is known: spare capacity would be large for many routes.
                 let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or_default());
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
@@ -141,7 +141,7 @@ impl<V: JsonSchema> JsonSchema for OrderedMap<V> {
     }
 }
 
-/// One of a thing, or a list of them. One alone stands where the whole does.
+/// One value or a list.
 #[derive(Debug, Deserialize)]
 #[serde(rename = "\0many")]
 pub(super) enum OneOrMany<T> {
@@ -156,7 +156,7 @@ impl<T> Default for OneOrMany<T> {
 }
 
 impl<T> Spanned<OneOrMany<T>> {
-    /// All of them.
+    /// Returns the values as a list.
     pub(super) fn into_list(self) -> Vec<Spanned<T>> {
         let Spanned {
             value,
@@ -190,7 +190,7 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-/// One of a thing, or a list of them that may be empty: for keys where "none" is a value.
+/// One value or a list that may be empty: for keys with the value "none".
 #[derive(Debug, Deserialize)]
 #[serde(rename = "\0many_or_none")]
 pub(super) enum OneManyOrNone<T> {
@@ -279,7 +279,7 @@ impl<F: JsonSchema> JsonSchema for Switch<F> {
     }
 }
 
-/// Whatever stands there, for who knows what it means.
+/// Any value, for options of custom filters.
 #[derive(Debug, Deserialize)]
 #[serde(rename = "\0free")]
 pub(super) enum AnyValue {

@@ -1,4 +1,4 @@
-//! A configuration that is right, and what it has in common with the one before.
+//! A valid configuration, and the parts that it shares with the previous one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::Loaded;
 mod tests;
 
 impl Loaded {
-    /// Takes the configuration; routes that are the same as in `last` are shared with it. `None`: something in the file is wrong, and
-    /// nothing of it is to be served.
+    /// Takes the configuration; routes that equal those of `last` are shared with it. `None`: the file has errors, and
+    /// must not be served.
     pub fn take_valid(&mut self, last: Option<&Config>) -> Option<Config> {
         if !self.errors.is_empty() || self.omitted > 0 {
             return None;

@@ -5,10 +5,10 @@
 //!                                                    └─▶ schema(), reference()
 //! ```
 //!
-//! Reads no file and no environment itself: both are handed in. All that is wrong is told at once, with line and column.
+//! Reads no file and no environment itself: both are parameters. All errors are reported at once, with line and column.
 //!
-//! A file is taken whole or not at all: see [`Loaded::take`]. The parts of a file that is wrong are translated all the same, so that
-//! everything that is wrong with it is reported at once and `ringmain explain` works on it; nothing of it is served.
+//! A file is applied as a whole or not at all: see [`Loaded::take_valid`]. Parts of an invalid file are translated as well, so that
+//! all errors are reported at once and `ringmain explain` works; no part is served.
 
 mod build;
 mod deserializer;
@@ -44,14 +44,14 @@ pub use redacted::redacted;
 pub use reference::reference;
 pub use schema::schema;
 
-/// Where secrets and files come from.
+/// The environment that secrets and files are read from.
 pub struct ConfigEnvironment<'s> {
     /// A variable of the environment.
     pub variable: &'s dyn Fn(&str) -> Option<String>,
     /// The contents of a file, by its path as it is written; it need not read more than
     /// [`NAMED_FILE_BYTES`](crate::limits::NAMED_FILE_BYTES) and one byte.
     pub file: &'s dyn Fn(&str) -> io::Result<Vec<u8>>,
-    /// Whether every user of the host may read a file, by its path as it is written.
+    /// Returns whether every user of the host may read a file, by its path as written.
     pub is_public: &'s dyn Fn(&str) -> bool,
     /// The folder that paths are relative to, absolute.
     pub folder: &'s Path,
@@ -60,7 +60,7 @@ pub struct ConfigEnvironment<'s> {
 /// Kubernetes as a source of configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubernetesSource {
-    /// The `spec.controllerName` of the GatewayClasses whose Gateways are served.
+    /// The `spec.controllerName` of the served GatewayClasses.
     pub controller: Arc<str>,
     /// The range that each Gateway has an address of.
     pub pool: Network,
@@ -69,16 +69,16 @@ pub struct KubernetesSource {
 /// A configuration file, read.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The configuration. With `errors` it is not what the file means, and only good to be explained. `None`: the file is not YAML,
-    /// or wrong as a whole.
+    /// The configuration. With `errors` it is incomplete, and only used for explanations. `None`: the file is not YAML, or not a
+    /// map.
     pub config: Option<Config>,
-    /// Kubernetes as a second source. `None`: the file does not have it, or it is wrong.
+    /// Kubernetes as a second source. `None`: not configured, or invalid.
     pub kubernetes: Option<Arc<KubernetesSource>>,
-    /// What is wrong, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
+    /// The errors, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
     pub errors: Vec<ConfigError>,
-    /// How many more errors there are.
+    /// The number of further errors.
     pub omitted: usize,
-    /// What is right and probably not meant.
+    /// Warnings: valid settings that are probably not intended.
     pub warnings: Vec<Warning>,
     file: String,
     access_log_position: FilePosition,
@@ -90,7 +90,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// What compiling found wrong, with places. What only follows from an error of the file is left out.
+    /// Returns the problems of compilation, with positions. Problems that only follow from errors of the file are omitted.
     #[must_use]
     pub fn locate_problems(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
@@ -110,7 +110,7 @@ impl Loaded {
                 || self.incomplete.iter().any(is_named)
                 || self.unexpanded.iter().any(|text| problem.found.contains(text))
         };
-        // What is wrong with a route's policy is wrong with each of its rules, and told once.
+        // A problem of a route's policy occurs in each of its rules, and is reported once.
         let mut told = BTreeSet::new();
         let locate_problems = problems
             .iter()
@@ -134,7 +134,7 @@ impl Loaded {
         locate_problems.collect()
     }
 
-    /// Whose policy a problem is about, the rule's own or its route's, and where that stands.
+    /// Returns the owner of a policy that a problem is about, the rule or its route, and the position of the policy.
     fn policy_position(&self, problem: &Problem) -> Option<(Place, FilePosition)> {
         let rest = problem.part.strip_prefix("policies.")?;
         let kind = rest.split_once('.').map_or(rest, |(kind, _)| kind);
@@ -149,7 +149,7 @@ impl Loaded {
         })
     }
 
-    /// All that is wrong: with the file, and what compiling it found; in the order of the file.
+    /// Returns all errors, of the file and of compilation, in the order of the file.
     #[must_use]
     pub fn all_errors(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let mut errors = self.errors.clone();
@@ -164,7 +164,7 @@ impl Loaded {
             file: self.file.clone(),
             position: self.access_log_position,
             part: "access_log".to_owned(),
-            expected: "a file that this user may write, in a directory that exists".to_owned(),
+            expected: "a file that this user can write to, in an existing directory".to_owned(),
             found: why,
             advice: String::new(),
         }
@@ -176,13 +176,13 @@ impl Loaded {
             file: self.file.clone(),
             position: self.position(&Place::Push),
             part: "push.state_dir".to_owned(),
-            expected: "a folder that this user may write, or make".to_owned(),
+            expected: "a directory that this user can write to, or create".to_owned(),
             found: why,
             advice: String::new(),
         }
     }
 
-    /// Adds warnings of what no request reaches.
+    /// Adds warnings for parts that no request reaches.
     fn warn_about_unreachable(&mut self) {
         let Some(config) = self.config.as_ref().filter(|_| self.errors.is_empty()) else {
             return;
@@ -210,7 +210,7 @@ impl Loaded {
     }
 }
 
-/// Reads a configuration. `file` is what messages call it.
+/// Reads a configuration. `file` is its name in messages.
 #[must_use]
 pub fn load(file: &str, text: &str, environment: &ConfigEnvironment<'_>) -> Loaded {
     let mut errors = Diagnostics::new(file);
@@ -231,10 +231,10 @@ pub fn load(file: &str, text: &str, environment: &ConfigEnvironment<'_>) -> Load
     if let Some(mut tree) = yaml::parse(text, &errors) {
         expand::expand(&mut tree, environment, &mut errors);
         loaded.unexpanded = errors.unexpanded_texts();
-        // There may be thousands of them: each is read when it is translated, so that they need not all stand here twice.
+        // There may be thousands of routes: each is read when it is built, which saves the memory of a second form.
         let routes = tree.take_map("routes");
         let reader = NodeDeserializer::new(&tree, &errors);
-        // Why there is none was told.
+        // Errors have been reported.
         if let Ok(document) = Document::deserialize(reader) {
             let built = build::build_config(document, &routes, environment, &errors);
             loaded.config = Some(built.config);

@@ -1,7 +1,6 @@
-//! A configuration file as it may be shown to whoever looks after the gateway: its values, without secrets.
+//! The values of a configuration file without secrets, for operators.
 //!
-//! Which values are secrets is a mark of their keys in the schema (`writeOnly`). Values that are put in from the environment and from
-//! files stay as they are written (`${…}`).
+//! Keys of secrets are marked in the schema (`writeOnly`). References to the environment and to files stay as written (`${…}`).
 
 use std::collections::BTreeSet;
 
@@ -22,7 +21,7 @@ pub fn redacted(text: &str) -> Option<Json> {
     let errors = Diagnostics::new("");
     let node = yaml::parse(text, &errors)?;
     let reader = NodeDeserializer::new(&node, &errors);
-    // Reading it is what finds the marks.
+    // Reading it finds the marks.
     Document::deserialize(reader).ok()?;
     Some(to_json(&node, &errors.into_secrets()))
 }
@@ -49,7 +48,7 @@ fn to_json(node: &YamlNode<'_>, secrets: &BTreeSet<FilePosition>) -> Json {
     }
 }
 
-/// Whether a text only says where its value comes from.
+/// Returns whether a text is a reference.
 fn is_reference(text: &str) -> bool {
     text.starts_with("${") && text.find('}') == Some(text.len() - 1)
 }

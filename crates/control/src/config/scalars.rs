@@ -1,4 +1,4 @@
-//! How values are written as texts: hosts, paths, times, sizes, addresses, statuses. Knows no key.
+//! Values that are written as strings: hosts, paths, times, sizes, addresses, statuses. Does not know keys.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,7 +52,7 @@ impl ParseScalar for Addr {
     fn parse(text: &str) -> Result<Addr, String> {
         text.parse().map_err(|fault: ringmain_gateway::model::AddrError| {
             let message = fault.to_string();
-            // Its own form has the found part behind a semicolon.
+            // The message has the part that was found after a semicolon.
             let expected = message
                 .split_once("; found")
                 .map_or(&*message, |(expected, _)| expected);
@@ -87,7 +87,7 @@ impl ParseScalar for JwtAlgorithm {
     }
 }
 
-/// A URL of one page: who serves it, and its path.
+/// The URL of a page: its server and path.
 #[derive(Clone, Debug)]
 pub(super) struct PageUrl {
     pub(super) origin: UpstreamUrl,
@@ -118,7 +118,7 @@ impl ParseScalar for PageUrl {
     }
 }
 
-/// Whether a text can be asked for as it is: a path, perhaps with a query.
+/// Returns whether a text can be a request target: a path, optionally with a query.
 pub(super) fn is_path(text: &str) -> bool {
     text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
@@ -138,7 +138,7 @@ impl ParseScalar for KeyDigest {
     fn parse(text: &str) -> Result<KeyDigest, String> {
         let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64);
         let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
-        // What is wrong is not repeated: it may be a key.
+        // The invalid text is not quoted: it may be a key.
         let expected =
             "expected `sha256:` and 64 hexadecimal digits (printf %s KEY | sha256sum), found something else";
         let digits = digits.ok_or(expected)?;
@@ -165,7 +165,7 @@ const TIMES: [(&str, u64); 6] = [
     ("d", 86_400_000_000),
 ];
 
-/// Units of sizes; what is written `k` is 1024 everywhere here.
+/// Units of sizes; `k` is 1024.
 const SIZES: [(&str, u64); 7] = [
     ("B", 1),
     ("KiB", 1 << 10),
@@ -291,7 +291,7 @@ impl ParseScalar for StatusRange {
     }
 }
 
-/// After what a request is tried again.
+/// A condition for a retry.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RetryCondition {
     Connect,
@@ -376,7 +376,7 @@ impl ParseScalar for Where {
     }
 }
 
-/// Who answers: the name of an upstream, or where one is.
+/// A target: the name of an upstream, or a URL.
 #[derive(Clone, Debug)]
 pub(super) enum UpstreamTarget {
     Upstream(String),
@@ -514,7 +514,7 @@ impl ParseScalar for LogDestination {
         if matches!(name, "" | "." | "..") || text.chars().any(char::is_control) {
             return invalid(EXPECTED, text);
         }
-        // A slip of the hand would be a file that nobody looks for. One that is meant has a path.
+        // A misspelling would become a file in the current directory. A path marks an intended file.
         let streams = ["stdout", "stderr"];
         if !text.contains('/')
             && let Some(meant) = suggest(&text.to_ascii_lowercase(), streams)
@@ -530,7 +530,7 @@ impl ParseScalar for LogDestination {
     }
 }
 
-/// So many out of so many: `1%`, `0.5%`, `1/1000`.
+/// A fraction: `1%`, `0.5%`, `1/1000`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fraction(pub(super) ringmain_gateway::model::Share);
 

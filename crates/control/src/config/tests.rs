@@ -1,4 +1,4 @@
-//! What files mean, and what is told of wrong ones.
+//! Configurations of files, and the errors of invalid ones.
 
 mod derived_errors;
 #[cfg(all(
@@ -81,8 +81,8 @@ fn loaded(text: &str) -> Loaded {
     load("c.yaml", text, &test_environment())
 }
 
-/// All that is wrong, the table's part too.
-fn all_wrong(text: &str) -> Vec<String> {
+/// Returns all errors, those of the table included.
+fn all_errors_of(text: &str) -> Vec<String> {
     let loaded = loaded(text);
     let mut wrong: Vec<_> = loaded.errors.iter().map(ToString::to_string).collect();
     if let Some(config) = &loaded.config {
@@ -98,7 +98,7 @@ fn all_wrong(text: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn right(text: &str) -> Config {
-    assert_eq!(all_wrong(text), Vec::<String>::new());
+fn valid_config(text: &str) -> Config {
+    assert_eq!(all_errors_of(text), Vec::<String>::new());
     loaded(text).config.expect("it is right")
 }

@@ -1,6 +1,6 @@
-//! Rules that no request reaches: right as they are written, and probably not what is meant.
+//! Parts that no request reaches: valid, but probably not intended.
 //!
-//! Pure: from the model to texts. Says nothing of rules that only a few requests reach.
+//! Pure: from the model to texts. Does not report rules that only few requests reach.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ringmain_gateway::model::{Config, Hostname, Listener, Match, PathMatch, Route};
 use ringmain_gateway::table::Place;
 
-/// Where authorities fetch what proves that a host is one's own (RFC 8555 §8.3), over HTTP without TLS.
+/// The path of ACME challenges (RFC 8555 §8.3), which are fetched over HTTP without TLS.
 const ACME: &str = "/.well-known/acme-challenge";
 
 /// The parts that no request reaches, each with the reason.
@@ -28,15 +28,14 @@ pub(super) fn find_unreachable(config: &Config) -> Vec<(Place, String)> {
             .map(|listener| Arc::clone(&listener.name));
         let redirects = |listener: &Arc<Listener>| listener.redirect_to_https.is_some();
         if let Some(name) = first.filter(|_| !config.listeners.iter().all(redirects)) {
-            let text =
-                "there are no routes: every request is answered 404; the keys `routes` and `to` add some";
+            let text = "no routes: every request receives 404; add some with the key `routes` or `to`";
             all.push((Place::Listener(name), text.to_owned()));
         }
     }
     all
 }
 
-/// Where requests of a route arrive.
+/// Returns the listeners that receive requests of a route.
 fn listeners_of<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
     let named =
         |listener: &&Arc<Listener>| route.listeners.is_empty() || route.listeners.contains(&listener.name);
@@ -47,7 +46,7 @@ fn listeners_of<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
     http.filter(named).map(|listener| &**listener).collect()
 }
 
-/// A listener that sends every request to https leaves none for routes.
+/// A listener that redirects every request to https leaves none for routes.
 fn check_redirects(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
     let redirecting: Vec<&&Listener> = listeners
         .iter()
@@ -57,7 +56,7 @@ fn check_redirects(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place,
     let name = &first.name;
     if redirecting.len() == listeners.len() {
         let text = format!(
-            "no request reaches it: listener `{name}` sends every request to https (`redirect_to_https`); a route with \
+            "no request reaches it: listener `{name}` redirects every request to https (`redirect_to_https`); a route with \
              `redirect: {{scheme: https}}` in place of that key leaves paths to others"
         );
         return all.push((Place::Route(Arc::clone(&route.name), None), text));
@@ -72,7 +71,7 @@ fn check_redirects(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place,
         .position(|rule| rule.matches.iter().any(is_acme));
     if let Some(number) = acme {
         let text = format!(
-            "no request for `{ACME}` over HTTP reaches it, which authorities ask by: listener `{name}` sends every request to \
+            "no ACME challenge (`{ACME}` over HTTP) reaches it: listener `{name}` redirects every request to \
              https (`redirect_to_https`)"
         );
         all.push((Place::Route(Arc::clone(&route.name), Some(number)), text));
@@ -107,7 +106,7 @@ fn check_hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, Str
     all.push((Place::Route(Arc::clone(&route.name), None), text));
 }
 
-/// Whether any host is meant by both.
+/// Returns whether a host matches both.
 fn hosts_overlap(one: &Hostname, other: &Hostname) -> bool {
     match (one.wildcard_suffix(), other.wildcard_suffix()) {
         (Some(one), Some(other)) => one.ends_with(other) || other.ends_with(one),
@@ -138,7 +137,7 @@ fn check_duplicates(route: &Route, all: &mut Vec<(Place, String)>) {
     }
 }
 
-/// What a match takes; `None`: also headers or the query decide.
+/// Returns the condition of a match; `None`: it has headers or a query as well.
 fn match_key(found: &Match) -> Option<(u8, String, String)> {
     if !found.headers.is_empty() || !found.query.is_empty() {
         return None;

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use super::error::{Diagnostics, FilePosition};
 use crate::limits;
 
-/// A value and where it stands. Where an alias stands for it, that is meant.
+/// A value with its position. A value of an alias has the position of the alias.
 #[derive(Clone, Debug)]
 pub(super) struct YamlNode<'t> {
     pub(super) value: YamlValue<'t>,
@@ -25,7 +25,7 @@ pub(super) struct YamlNode<'t> {
     is_number: bool,
 }
 
-/// What stands there.
+/// A value.
 #[derive(Clone, Debug)]
 pub(super) enum YamlValue<'t> {
     Null,
@@ -41,15 +41,15 @@ pub(super) enum YamlValue<'t> {
 pub(super) type YamlEntry<'t> = (YamlNode<'t>, YamlNode<'t>);
 
 impl YamlValue<'_> {
-    /// What it is called.
+    /// Returns the name of its kind.
     pub(super) fn kind_name(&self) -> &'static str {
         match self {
             YamlValue::Null => "nothing",
             YamlValue::Bool(true) => "`true`",
             YamlValue::Bool(false) => "`false`",
-            YamlValue::Text(_) => "a text",
+            YamlValue::Text(_) => "a string",
             YamlValue::List(_) => "a list",
-            YamlValue::Map(_) => "keys with values",
+            YamlValue::Map(_) => "a map",
         }
     }
 
@@ -58,7 +58,7 @@ impl YamlValue<'_> {
     }
 }
 
-/// Reads a file. `None`: it is no YAML, which was told.
+/// Parses a file. `None`: it is not valid YAML; the error was reported.
 pub(super) fn parse<'t>(text: &'t str, errors: &Diagnostics<'_>) -> Option<YamlNode<'t>> {
     if text.len() > limits::CONFIG_BYTES {
         let expected = format!("a file of at most {} bytes", limits::CONFIG_BYTES);
@@ -69,7 +69,7 @@ pub(super) fn parse<'t>(text: &'t str, errors: &Diagnostics<'_>) -> Option<YamlN
 }
 
 impl<'t> YamlNode<'t> {
-    /// Takes what stands at a key of this map, if that is a map too; an empty one is left.
+    /// Takes the map at a key of this map, and leaves an empty one.
     pub(super) fn take_map(&mut self, key: &str) -> Vec<YamlEntry<'t>> {
         let YamlValue::Map(pairs) = &mut self.value else {
             return Vec::new();
@@ -85,7 +85,7 @@ impl<'t> YamlNode<'t> {
         }
     }
 
-    /// Calls `each` with every value below this that is not a list or a map, keys left out.
+    /// Calls `each` with every scalar value, without keys.
     pub(super) fn for_each_scalar<'s>(&'s self, each: &mut impl FnMut(&'s YamlNode<'t>)) {
         match &self.value {
             YamlValue::List(list) => list.iter().for_each(|node| node.for_each_scalar(each)),
@@ -94,7 +94,7 @@ impl<'t> YamlNode<'t> {
         }
     }
 
-    /// Whether it is written as a number, and not as a text that looks like one.
+    /// Returns whether it is written as a number, not as a string.
     pub(super) fn is_number(&self) -> bool {
         self.is_number && matches!(self.value, YamlValue::Text(_))
     }

@@ -1,4 +1,4 @@
-//! The access log of what is served: opened anew when its file was moved away, written to its end.
+//! The access log: reopened after rotation, flushed at the end.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use ringmain_web::{AccessLog, Site};
 use super::EdgeError;
 use crate::limits::ACCESS_LOG_FLUSH;
 
-/// What signals have asked for.
+/// The number of signals that have requested a reopen.
 #[derive(Debug, Default)]
 pub struct LogRotation(u64);
 
 impl LogRotation {
-    /// Opens the log anew after a SIGUSR1, as its users know it from nginx, and after a SIGHUP, as from most others.
+    /// Reopens the log after a SIGUSR1, as with nginx, and after a SIGHUP, as with most other servers.
     pub fn reopen_on_signal<M: Send + 'static>(&mut self, running: &Running<M>, site: &Site) {
         let signals = running.reopens() + running.hangups();
         if std::mem::replace(&mut self.0, signals) != signals
@@ -30,14 +30,14 @@ impl LogRotation {
 pub fn flush(site: &Site) {
     let log = site.access_log();
     if log.is_some_and(|log| !log.finish(ACCESS_LOG_FLUSH)) {
-        log::warn!("the last lines of the access log are lost: its destination takes them too slowly");
+        log::warn!("the last lines of the access log are lost: its destination is too slow");
     }
 }
 
-/// The log that a configuration file asks for.
+/// Opens the access log that is configured.
 ///
 /// # Errors
-/// It cannot be opened, or its format names what is not known.
+/// The file cannot be opened, or the format has an unknown field.
 pub fn open(wanted: &model::AccessLog) -> Result<AccessLog, EdgeError> {
     let log = match &wanted.to {
         LogDestination::Stdout => AccessLog::to_stdout(),
@@ -57,10 +57,10 @@ pub fn open(wanted: &model::AccessLog) -> Result<AccessLog, EdgeError> {
     Ok(log.map_err(|error| open_error(&error))?.format(format))
 }
 
-/// What is told of a log that cannot be opened.
+/// Returns the error for a log that cannot be opened.
 #[must_use]
 pub fn open_error(error: &io::Error) -> EdgeError {
     EdgeError::Other(format!(
-        "{error}; name a file that this user may write, in a directory that is there"
+        "{error}; name a file that this user can write to, in an existing directory"
     ))
 }

@@ -24,7 +24,7 @@ pub(super) struct AdminListener<'c> {
 /// An engine of the administration.
 pub(super) struct AdminServer {
     addrs: Vec<Addr>,
-    /// What it is called in the log.
+    /// The name in the log.
     name: &'static str,
     site: Arc<Site>,
     running: Option<Running<Infallible>>,
@@ -33,7 +33,7 @@ pub(super) struct AdminServer {
 }
 
 impl AdminServer {
-    /// Starts an application of it. `can_wait`: there is a process before this one, which may still be at its addresses.
+    /// Starts an application of the administration. `can_wait`: its addresses may still be in use by the previous process.
     pub(super) fn start(
         settings: &EdgeSettings,
         listener: AdminListener<'_>,
@@ -56,7 +56,7 @@ impl AdminServer {
         Ok(server)
     }
 
-    /// Called again and again: a successor takes over here, too.
+    /// Retries busy addresses, and stops when a successor takes over. Called four times a second.
     pub(super) fn poll<M: Send + 'static>(&mut self, settings: &EdgeSettings, gateway: &Running<M>) {
         if gateway.has_successor() {
             self.is_waiting = false;

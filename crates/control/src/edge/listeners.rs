@@ -5,14 +5,14 @@ use ringmain_sys::inherit::Inherited;
 
 use super::{EdgeError, EdgeSettings, other};
 
-/// Opens addresses in their order, or takes listeners over that were handed to this process.
+/// Opens addresses in their order, or takes over listeners that were inherited from the previous process.
 pub(super) fn open_listeners(
     settings: &EdgeSettings,
     engine: &mut Engine,
     inherited: &mut Vec<Inherited>,
     addrs: &[Addr],
 ) -> Result<Vec<Addr>, EdgeError> {
-    // Exact ones first: what port 0 may stand for must not be taken from them.
+    // Exact addresses first: their sockets must not be used for port 0.
     let mut taken_by_address: Vec<Vec<Inherited>> = addrs
         .iter()
         .map(|wanted| take_matching(inherited, |found| found == wanted))
@@ -49,11 +49,11 @@ pub(super) fn take_matching(
     inherited.extract_if(.., |it| wanted(&it.addr)).collect()
 }
 
-/// Says what was handed over and is of no use.
+/// Logs the inherited listeners that the configuration does not use.
 pub(super) fn log_unused(inherited: &[Inherited]) {
     for unused in inherited {
         log::warn!(
-            "handed over to this process and closed: {}, where the configuration does not listen",
+            "closed the inherited listener {}, which the configuration does not use",
             unused.addr
         );
     }

@@ -1,4 +1,4 @@
-//! A whole gateway from a configuration file: what `main` does when a program embeds one, and what `ringmain run FILE` does.
+//! A whole gateway from a configuration file, for programs that embed one and for `ringmain run FILE`.
 //!
 //! ```no_run
 //! use ringmain_control::Exit;
@@ -39,16 +39,16 @@ use crate::file::{self, LoadedFile, UnreadableFile};
 use crate::reload::{ConfigWatcher, InitialConfig};
 use crate::verify::{self, Rejected};
 
-/// What a configuration file has no word for.
+/// Settings that a configuration file does not have.
 #[derive(Clone, Debug)]
 pub struct EdgeSettings {
-    /// Of the engine. Its connections and its grace are the file's.
+    /// Settings of the engine. The number of connections and the drain time are taken from the file.
     pub engine: Config,
-    /// Of listeners.
+    /// Options of listeners.
     pub listen: ListenOptions,
     /// Connections that one address may hold at once. `None`: 1024.
     pub connections_per_address: Option<u32>,
-    /// How long a request may wait in a busy worker before it is begun. `None`: 250 ms.
+    /// The maximum time that a request may be queued in a busy worker. `None`: 250 ms.
     pub patience: Option<Duration>,
     /// The program's, for the administration.
     pub version: &'static str,
@@ -69,13 +69,13 @@ impl Default for EdgeSettings {
 /// The part of the administration that shows metrics and probes alone.
 const METRICS: &str = "metrics";
 
-/// Why there is nothing that serves.
+/// The reason why a gateway does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
     /// The file cannot be read.
     #[error(transparent)]
     Unreadable(Box<UnreadableFile>),
-    /// Something in the file is wrong, which was logged: nothing of it is served.
+    /// The configuration is invalid and was not applied. Its errors were logged.
     #[error("{0}")]
     Rejected(String),
     /// Anything else, in a line.
@@ -90,20 +90,21 @@ fn other(error: impl Display) -> EdgeError {
 /// A file that was checked.
 #[derive(Debug)]
 pub struct CheckedFile {
-    /// The configuration, or everything that is wrong with it.
+    /// The configuration, or all of its errors.
     pub outcome: Result<Arc<model::Config>, Rejected>,
-    /// What is right as it is written, and probably not meant.
+    /// Warnings: valid settings that are probably not intended.
     pub warnings: Vec<Warning>,
 }
 
-/// Who watches a gateway that serves.
+/// An observer of a serving gateway.
 pub trait ServeObserver {
     /// The engine is set up; nothing listens yet.
     fn on_engine_ready(&mut self, engine: &Engine) {
         let _ = engine;
     }
 
-    /// Called when all workers serve at these addresses, and then every quarter of a second. `requests` were answered so far.
+    /// Called when all workers serve at these addresses, and then every quarter of a second. `requests`: the number of responses so
+    /// far.
     fn on_tick(&mut self, report: &Report, addrs: &[Addr], requests: u64);
 }
 
@@ -123,7 +124,7 @@ impl ServeObserver for ListenLogger {
     }
 }
 
-/// What was served when it is over.
+/// The totals after serving.
 #[derive(Debug)]
 pub struct ServeSummary {
     /// The engine's last counts.
@@ -170,8 +171,9 @@ impl Edge {
         self
     }
 
-    /// Serves until a termination signal, then lets requests finish; its listeners are taken over by a new process after SIGUSR2,
-    /// and the file is followed. Unless the program has set a logger of its own, lines from `info` on go to standard error.
+    /// Serves until a termination signal, then completes requests in flight; a new process takes over the listeners after SIGUSR2,
+    /// and changes of the file are applied. Unless the program has set its own logger, messages from level `info` are written to
+    /// standard error.
     #[must_use]
     pub fn run(self) -> Exit {
         Exit::from(self.serve_until_signal())
@@ -179,15 +181,14 @@ impl Edge {
 
     fn serve_until_signal(self) -> Result<(), Box<dyn std::error::Error>> {
         let inherited = inherit::take()?;
-        // Before any thread is there: they inherit what is blocked.
+        // Before the first thread: threads inherit blocked signals.
         let signals = block_signals()?;
         ringmain_web::log_plainly();
         self.serve(inherited, &signals, &mut ListenLogger::default())?;
         Ok(())
     }
 
-    /// Checks the file as a start and a reload do, without opening an address. Returns the configuration, and what is probably not
-    /// meant.
+    /// Checks the file as at a start and a reload, without opening an address. Returns the configuration, and warnings.
     ///
     /// # Errors
     /// It cannot be read.
@@ -219,7 +220,7 @@ impl Edge {
         let addrs = listeners::open_listeners(settings, &mut engine, &mut inherited, &gateway.addrs())?;
         let for_admin = admin_listeners(&config, &mut inherited);
         listeners::log_unused(&inherited);
-        // Behind what can fail: a file of state is used once.
+        // After all steps that can fail: a state file is used once.
         push_state::restore_at_start(&gateway.pushing(), config.push.as_deref()).map_err(other)?;
         let mut app = gateway.app().limits(self.limits(gateway.limits()));
         if let Some(wanted) = &config.access_log {
@@ -281,7 +282,7 @@ impl Edge {
         Engine::new(engine).map_err(other)
     }
 
-    /// Reads the file, and logs what is wrong with it: then nothing of it is served.
+    /// Reads the file, and logs its errors: an invalid file is not applied.
     fn load(&self) -> Result<(Gateway, InitialConfig), EdgeError> {
         let LoadedFile {
             mut loaded,
@@ -327,10 +328,10 @@ impl Edge {
     }
 }
 
-/// What is looked at again and again while it serves.
+/// The state of the periodic tasks while the gateway serves.
 struct ServeLoop<'e> {
     settings: &'e EdgeSettings,
-    /// Whose listeners are to follow the configuration from the first look on.
+    /// The gateway whose listeners follow the configuration from the first tick on.
     pending_listeners: Option<Gateway>,
     control: Arc<ConfigWatcher>,
     site: Arc<Site>,
@@ -374,7 +375,7 @@ impl ServeLoop<'_> {
     }
 }
 
-/// Returns the administration's listeners by name: the addresses of each, and those of them that were inherited.
+/// Returns the listeners of the administration, with their inherited sockets.
 fn admin_listeners<'c>(
     config: &'c ringmain_gateway::model::Config,
     inherited: &mut Vec<Inherited>,

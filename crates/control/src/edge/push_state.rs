@@ -1,12 +1,12 @@
-//! Channels of push that outlive the process: taken over by the process after it, or kept in a file until the next start.
+//! Channels of push that outlive the process: sent to its successor, or stored in a file until the next start.
 //!
 //! ```text
 //! SIGUSR2          freeze ─▶ pipe to the successor
 //! SIGTERM, drain   freeze ─▶ FOLDER/push.state, written beside and renamed          start: read, removed, restored
 //! ```
 //!
-//! A file is removed before it is used: after a crash there is none, and channels start new epochs instead of continuing from positions
-//! that were left behind.
+//! The file is removed before it is used: after a crash there is none, and channels start new epochs instead of continuing from
+//! outdated positions.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,7 +24,7 @@ use crate::reload::ConfigWatcher;
 
 const FILE: &str = "push.state";
 
-/// Has push continue with what the process before this one has left. Before the workers start.
+/// Restores the channels that the previous process has left. Called before the workers start.
 ///
 /// # Errors
 /// The folder cannot be used.
@@ -55,7 +55,7 @@ pub(super) fn restore_at_start(push: &Push, settings: Option<&model::Push>) -> R
     Ok(())
 }
 
-/// Writes what the process after this one continues with: to it, or into the folder of the configuration that holds.
+/// Saves the channels: sends them to the successor, or writes them to the directory of the served configuration.
 pub(super) fn save(push: &Push, control: &ConfigWatcher, successor: Option<StatePipe>) {
     let config = Arc::clone(&control.status().config);
     let folder = config.push.as_ref().and_then(|push| push.state_dir.clone());
@@ -73,25 +73,25 @@ pub(super) fn save(push: &Push, control: &ConfigWatcher, successor: Option<State
         (None, None) => Ok(()),
     };
     match written {
-        Ok(()) => log::info!("the channels of push are left to the next process"),
-        Err(error) => log::error!(
-            "the channels of push cannot be left to the next process, which starts new epochs: {error}"
-        ),
+        Ok(()) => log::info!("push channels saved for the next process"),
+        Err(error) => log::error!("cannot save push channels, the next process starts new epochs: {error}"),
     }
 }
 
-/// Receives on a thread of its own: the process before this one sends when this one serves.
+/// Receives on a separate thread: the previous process sends once this one serves.
 fn receive_in_background(push: Push, pipe: StatePipe) {
     push.await_state();
     let receiver = push.clone();
     let receive = move || match pipe.receive(limits::STATE_BYTES, STATE_RECEIVE_TIMEOUT) {
         Ok(bytes) if bytes.is_empty() => {
-            log::warn!("the process before this one has left no channels: they start new epochs");
+            log::warn!("no push channels from the previous process: they start new epochs");
             receiver.restore(Vec::new(), std::time::Duration::ZERO);
         }
-        Ok(bytes) => restore(&receiver, &bytes, "the process before this one"),
+        Ok(bytes) => restore(&receiver, &bytes, "the previous process"),
         Err(error) => {
-            log::error!("no channels of the process before this one, they start new epochs: {error}");
+            log::error!(
+                "cannot receive push channels from the previous process, they start new epochs: {error}"
+            );
             receiver.restore(Vec::new(), std::time::Duration::ZERO);
         }
     };
@@ -102,7 +102,7 @@ fn receive_in_background(push: Push, pipe: StatePipe) {
     )]
     let spawned = builder.spawn(receive);
     if let Err(error) = spawned {
-        log::error!("no thread to receive channels, they start new epochs: {error}");
+        log::error!("cannot start a thread to receive push channels, they start new epochs: {error}");
         push.restore(Vec::new(), std::time::Duration::ZERO);
     }
 }
@@ -115,7 +115,7 @@ fn restore(push: &Push, bytes: &[u8], source: &str) {
             (Vec::new(), std::time::Duration::ZERO)
         }
     };
-    log::info!("{source}: {} records of channels are taken over", records.len());
+    log::info!("{source}: {} channel records restored", records.len());
     push.restore(records, elapsed);
 }
 
@@ -127,7 +127,7 @@ fn take_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) => return Err(error),
     };
     let known = file.metadata()?;
-    // It must not be used a second time, whatever is wrong with it.
+    // The file must not be used a second time, whatever its contents.
     fs::remove_file(path)?;
     let own = fs::metadata("/proc/self")?.uid();
     if !known.is_file() || known.uid() != own || known.mode() & 0o022 != 0 {

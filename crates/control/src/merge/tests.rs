@@ -58,20 +58,20 @@ fn parts_of_both_are_served_the_files_first() {
     let merger = merger(true);
     assert_eq!(merger.replace_objects(objects(), NOW), []);
     assert_eq!(routes(&merger), ["r: 1", "object: 0"]);
-    // A later file leaves what objects have.
+    // A later file keeps the parts of objects.
     merger.replace_file(file("[a.example, b.example]"), NOW).unwrap();
     assert_eq!(routes(&merger), ["r: 2", "object: 0"]);
-    // Objects that are gone leave the file.
+    // Removed objects keep the parts of the file.
     merger.replace_objects(Config::default(), NOW);
     assert_eq!(routes(&merger), ["r: 2"]);
 }
 
 #[test]
-fn wrong_file_is_rejected_whole_and_wrong_object_in_part() {
+fn invalid_files_are_rejected_and_invalid_objects_in_part() {
     let merger = merger(true);
     let mut wrong = objects();
     wrong.upstreams.clear();
-    // The rule whose upstream does not exist keeps its place.
+    // The rule whose upstream does not exist stays.
     let problems = merger.replace_objects(wrong, NOW);
     assert!(
         problems
@@ -80,7 +80,7 @@ fn wrong_file_is_rejected_whole_and_wrong_object_in_part() {
         "{problems:?}"
     );
     assert_eq!(routes(&merger), ["r: 1", "object: 0"]);
-    // Nor does it keep a file from being applied.
+    // It does not prevent a file from being applied either.
     merger.replace_file(file("c.example"), NOW).unwrap();
     let mut wrong = (*file("[c.example, d.example]")).clone();
     wrong.upstreams.clear();

@@ -1,4 +1,4 @@
-//! A connection to a server: made, signed in, and what is said over it.
+//! A connection to a server: established, authenticated, and its messages.
 //!
 //! ```text
 //! TCP ─▶ INFO ─┬─────────▶ CONNECT, PING ─▶ PONG: it is open
@@ -18,34 +18,34 @@ use super::protocol::{self, Decoder, EncodeError, ProtocolError, ServerEvent};
 use super::transport::{NatsStream, ReadOutcome};
 use crate::limits::{NATS_CONNECT_TIMEOUT, NATS_PAYLOAD_BYTES};
 
-/// A connection that is open. What is to be sent waits until [`Connection::flush`].
+/// An open connection. Outgoing data is buffered until [`Connection::flush`].
 pub struct Connection {
     stream: NatsStream,
     decoder: Decoder,
-    /// What has come; the first `used` bytes are done with.
+    /// Received bytes; the first `used` bytes are consumed.
     buffered: Vec<u8>,
     used: usize,
     out: Vec<u8>,
     info: ServerInfo,
 }
 
-/// What a server says of itself. What it does not say is as for one that wants nothing.
+/// The server's INFO. Missing fields have the values of a server without requirements.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ServerInfo {
     /// Its version.
     pub version: String,
-    /// Bytes of a payload that it takes.
+    /// The maximum payload that it accepts, in bytes.
     pub max_payload: u64,
     /// It speaks TLS alone.
     tls_required: bool,
-    /// It speaks TLS with whoever wants to.
+    /// It supports TLS.
     tls_available: bool,
-    /// What an NKey signs.
+    /// The nonce that an NKey signs.
     nonce: Option<String>,
 }
 
-/// Why there is no connection, or none any more.
+/// The error of a connection, or of an attempt to connect.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The system's, or TLS's.
@@ -54,25 +54,25 @@ pub enum ConnectionError {
     /// It took longer than [`NATS_CONNECT_TIMEOUT`].
     #[error("not connected within {NATS_CONNECT_TIMEOUT:?}")]
     Timeout,
-    /// Nothing was heard for too long, not even the answer to a ping.
-    #[error("nothing was heard any more")]
+    /// No data, not even a pong, was received for too long.
+    #[error("no response to a ping")]
     PongTimeout,
     /// The server has closed the connection.
     #[error("the server has closed the connection")]
     Closed,
-    /// The server says why it does not go on. It is cut to 200 characters.
-    #[error("the server says {0:?}")]
+    /// The server has sent an error, cut to 200 characters.
+    #[error("server error: {0:?}")]
     Refused(String),
     /// It is no NATS, or not as it should be.
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
-    /// What it needs is not there, or cannot be used.
+    /// A requirement of the server or of the settings is not met.
     #[error("{0}")]
     Settings(String),
 }
 
 impl ConnectionError {
-    /// Whether another try would end the same: what is wrong is on this side, or nobody but the server's owner changes it.
+    /// Returns whether another attempt would fail as well: the cause is on this side, or in the permissions of the server.
     #[must_use]
     pub fn is_permanent(&self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl ConnectionError {
     }
 }
 
-/// Who signs in, with what TLS needs: made once, for all servers.
+/// Credentials and TLS settings, prepared once for all servers.
 pub struct ConnectOptions {
     login: NatsLogin,
     credentials: Option<Credentials>,
@@ -113,7 +113,7 @@ impl ConnectOptions {
         };
         let trust = match tls.and_then(|tls| tls.authorities.as_deref()) {
             Some(bytes) => Trust::Authorities(pem("authorities", bytes)),
-            // Without any nobody is trusted, which matters to those alone who want TLS.
+            // Without roots no server is trusted, which only affects connections with TLS.
             None => system_roots().unwrap_or(Trust::Roots(Vec::new())),
         };
         let mut settings = ClientSettings::new(trust);
@@ -152,7 +152,7 @@ impl ConnectOptions {
             (NatsLogin::Token(token), _) => message.auth_token = Some(text(token.expose())),
             (NatsLogin::Credentials(_), Some(credentials)) => {
                 let Some(nonce) = &info.nonce else {
-                    let why = "the server has no nonce to sign: it wants no credentials";
+                    let why = "the server has sent no nonce: it does not use credentials";
                     return Err(ConnectionError::Settings(why.to_owned()));
                 };
                 message.sig = Some(credentials.sign(nonce));
@@ -165,7 +165,7 @@ impl ConnectOptions {
     }
 }
 
-/// Who the client is and what it knows.
+/// The CONNECT message.
 #[derive(Default, Serialize)]
 struct ConnectMessage {
     verbose: bool,
@@ -219,7 +219,7 @@ impl Connection {
                 let why = "expected a server with TLS; it offers none";
                 return Err(ConnectionError::Settings(why.to_owned()));
             }
-            // What somebody in between has put behind the greeting would be taken for the server's.
+            // Data that an attacker injects after the greeting would be taken for the server's.
             if connection.used < connection.buffered.len() {
                 let why = "expected nothing between greeting and TLS; found something";
                 return Err(ConnectionError::Settings(why.to_owned()));
@@ -245,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// What a server says first.
+    /// Reads the greeting.
     async fn read_greeting(&mut self) -> Result<ServerInfo, ConnectionError> {
         loop {
             match self.event()? {
@@ -264,13 +264,13 @@ impl Connection {
         }
     }
 
-    /// What the server said of itself when the connection was made.
+    /// Returns the server's INFO at the time of the connection.
     #[must_use]
     pub fn info(&self) -> &ServerInfo {
         &self.info
     }
 
-    /// What has come next. `None`: [`Connection::fill`] brings more.
+    /// Returns the next event. `None`: more data is needed, see [`Connection::fill`].
     ///
     /// # Errors
     /// [`ProtocolError`].
@@ -289,13 +289,13 @@ impl Connection {
         self.used = 0;
         match self.stream.read(&mut self.buffered).await? {
             ReadOutcome::Some => Ok(()),
-            // What came with the end is looked at first.
+            // Data received with the end is processed first.
             ReadOutcome::End if self.buffered.is_empty() => Err(ConnectionError::Closed),
             ReadOutcome::End => self.final_error(),
         }
     }
 
-    /// The connection has ended: perhaps it was said why.
+    /// Returns the error that the server has sent before it closed the connection.
     fn final_error(&mut self) -> Result<(), ConnectionError> {
         while let Ok(Some(event)) = self.event() {
             if let ServerEvent::Error(why) = event {
@@ -305,7 +305,7 @@ impl Connection {
         Err(ConnectionError::Closed)
     }
 
-    /// Wants what is published where `filter` matches, by this number.
+    /// Subscribes to `filter` under a number.
     ///
     /// # Errors
     /// [`ConnectionError::Settings`]: it is no filter.
@@ -316,7 +316,7 @@ impl Connection {
     /// Publishes.
     ///
     /// # Errors
-    /// [`ConnectionError::Settings`]: no subject, or more than the server takes.
+    /// [`ConnectionError::Settings`]: an invalid subject, or a larger payload than the server accepts.
     pub fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<(), ConnectionError> {
         if payload.len() as u64 > self.info.max_payload {
             let most = self.info.max_payload;
@@ -327,12 +327,12 @@ impl Connection {
         protocol::encode_publish(subject, payload, &mut self.out).map_err(settings_error)
     }
 
-    /// Asks whether the server is there; [`ServerEvent::Pong`] follows.
+    /// Sends a ping; [`ServerEvent::Pong`] follows.
     pub fn ping(&mut self) {
         protocol::encode_ping(&mut self.out);
     }
 
-    /// Answers a server that asks.
+    /// Responds to a ping.
     pub fn pong(&mut self) {
         protocol::encode_pong(&mut self.out);
     }
@@ -343,7 +343,7 @@ impl Connection {
         self.out.len() + self.stream.waiting()
     }
 
-    /// Sends what waits. May be dropped: what was not sent waits.
+    /// Sends buffered data. Cancel-safe: unsent data stays buffered.
     ///
     /// # Errors
     /// [`ConnectionError::Io`].
@@ -368,7 +368,7 @@ fn settings_error(misuse: EncodeError) -> ConnectionError {
     ConnectionError::Settings(misuse.to_string())
 }
 
-/// What a server says is a stranger's text.
+/// Limits the length of a server's text, which is not trusted.
 pub(super) fn server_refusal(why: &str) -> ConnectionError {
     ConnectionError::Refused(why.chars().take(200).collect())
 }

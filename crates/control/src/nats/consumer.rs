@@ -1,4 +1,4 @@
-//! One consumer: connects, listens, hands over, and comes back.
+//! One consumer: connects, subscribes, hands messages over, and reconnects.
 //!
 //! ```text
 //! Waiting for workers ─▶ Connecting ── signed in ─▶ Listening
@@ -38,21 +38,21 @@ pub(super) struct Consumer {
 struct SubscribedSession<'c> {
     consumer: &'c mut Consumer,
     throttle: &'c mut LogThrottle,
-    /// When what is being read came.
+    /// The time at which the current data was received.
     received: Duration,
     /// Until then it does not wait for a worker without room: it has done so in vain.
     dropping_until: Duration,
-    /// The server has answered what followed the subscriptions.
+    /// The server has confirmed the subscriptions.
     is_confirmed: bool,
-    /// It has refused one of them.
+    /// It has rejected one of the subscriptions.
     is_refused: bool,
 }
 
-/// What was said lately, so that a fault that lasts is not said again and again.
+/// The last log messages, so that a lasting fault is not logged repeatedly.
 #[derive(Default)]
 struct LogThrottle {
     failure: Option<(String, Duration)>,
-    /// By reason: how many were dropped, and when that was told.
+    /// By reason: the number of dropped messages at the last log message, and its time.
     dropped: [Option<(u64, Duration)>; DropReason::ALL.len()],
 }
 
@@ -99,7 +99,7 @@ impl Consumer {
         }
     }
 
-    /// Connects to a server and listens; returns when that is over.
+    /// Connects to a server and receives until the connection fails.
     async fn session(
         &mut self,
         access: &ConnectOptions,
@@ -120,13 +120,13 @@ impl Consumer {
                 return failure;
             }
         }
-        // Its answer says that the server has all subscriptions: what is published from then on arrives.
+        // Its pong confirms that the server has all subscriptions: later publications arrive.
         connection.ping();
         let status = Arc::clone(&self.status);
         status.connected();
         let _connected = DisconnectGuard(&status);
         log::info!(
-            "NATS {}: listens at {}:{}, version {}",
+            "NATS {}: subscribed at {}:{}, version {}",
             self.name,
             server.host,
             server.port,
@@ -159,7 +159,7 @@ impl Consumer {
             .as_ref()
             .is_some_and(|(last, at)| *last == text && now - *at < NATS_LOG_INTERVAL);
         if !again {
-            log::warn!("NATS {}: {text}; it tries again", self.name);
+            log::warn!("NATS {}: {text}; retrying", self.name);
             throttle.failure = Some((text, now));
         }
     }
@@ -195,7 +195,7 @@ impl SubscribedSession<'_> {
         }
     }
 
-    /// All that has come.
+    /// Handles all received events.
     async fn handle_events(&mut self, connection: &mut Connection) -> Result<(), ConnectionError> {
         let mut pongs = 0;
         while let Some(event) = connection.event()? {
@@ -207,7 +207,7 @@ impl SubscribedSession<'_> {
                 }
                 ServerEvent::Ping => pongs += 1,
                 ServerEvent::Pong => self.on_confirmed(),
-                // Of one subscription: the others continue.
+                // Concerns one subscription: the others continue.
                 ServerEvent::Error(reason) if reason.starts_with("Permissions Violation") => {
                     self.is_refused = true;
                     self.consumer.status.delivers(false);
@@ -221,8 +221,8 @@ impl SubscribedSession<'_> {
         Ok(())
     }
 
-    /// The server has confirmed the subscriptions. What was published since the last connection is missing: the channels start a new
-    /// epoch behind it, so that positioned clients are notified.
+    /// The server has confirmed the subscriptions. Messages since the last connection are lost: the channels start a new epoch, so
+    /// that positioned clients are notified.
     fn on_confirmed(&mut self) {
         if !std::mem::replace(&mut self.is_confirmed, true) {
             let Consumer {
@@ -236,7 +236,7 @@ impl SubscribedSession<'_> {
         }
     }
 
-    /// One that was published.
+    /// Publishes a message.
     async fn publish_message(&mut self, subject: &str, payload: &[u8]) {
         let Consumer {
             nats, inlet, status, ..
@@ -270,7 +270,7 @@ impl SubscribedSession<'_> {
         }
     }
 
-    /// Counts it, and says so now and then.
+    /// Counts a dropped message, and logs from time to time.
     fn drop_message(&mut self, reason: DropReason, subject: &str) {
         let dropped = self.consumer.status.dropped(reason);
         let last = &mut self.throttle.dropped[reason as usize];
@@ -278,8 +278,8 @@ impl SubscribedSession<'_> {
         if last.is_none() || self.received.saturating_sub(at) >= NATS_LOG_INTERVAL {
             let subject: String = subject.chars().take(100).collect();
             log::warn!(
-                "NATS {}: messages are not published, {} so far and {} of them since this was last said, for {}; the last one's \
-                 subject is {subject:?}",
+                "NATS {}: dropped messages, {} in total and {} since the last report: {}; last subject: \
+                 {subject:?}",
                 self.consumer.name,
                 dropped,
                 dropped - before,

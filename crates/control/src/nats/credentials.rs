@@ -1,19 +1,19 @@
-//! Who signs in: files of credentials, and the answer to a server's nonce.
+//! Credentials files, and the signature of a server's nonce.
 //!
-//! An NKey is an Ed25519 key in base32: what it is for, its bytes, and a checksum (CRC-16/XMODEM).
+//! An NKey is an Ed25519 key in base32: its kind, its bytes, and a checksum (CRC-16/XMODEM).
 
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// What a file of credentials holds.
+/// The contents of a credentials file.
 pub(super) struct Credentials {
     /// Without one the key speaks for itself.
     pub(super) jwt: Option<String>,
     key: Ed25519KeyPair,
 }
 
-/// The first bits of a seed, and of what it is of: a user.
+/// The prefixes of a seed, and of its kind: a user.
 const SEED: u8 = 18 << 3;
 const USER: u8 = 20 << 3;
 
@@ -21,11 +21,11 @@ impl Credentials {
     /// Reads the text of a file: as `nsc` writes it, or a seed alone.
     ///
     /// # Errors
-    /// What was expected, and nothing of what is in the file.
+    /// Returns the expectation, without contents of the file.
     pub(super) fn parse(text: &str) -> Result<Credentials, &'static str> {
         let jwt = section(text, "NATS USER JWT");
         let seed = section(text, "USER NKEY SEED").or_else(|| (!text.contains("-----")).then(|| text.trim()));
-        let expected = "expected a file of credentials with a `USER NKEY SEED` of a user, found none";
+        let expected = "expected a credentials file with a `USER NKEY SEED` of a user, found none";
         let raw = seed.and_then(decode).ok_or(expected)?;
         let (head, checksum) = raw.split_last_chunk::<2>().ok_or(expected)?;
         let ([first, second], seed) = head.split_first_chunk::<2>().ok_or(expected)?;
@@ -54,7 +54,7 @@ impl Credentials {
     }
 }
 
-/// The line behind `-----BEGIN name-----`.
+/// Returns the line after `-----BEGIN name-----`.
 fn section<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (_, behind) = text.split_once(&format!("-----BEGIN {name}-----"))?;
     behind.trim_start().lines().next().map(str::trim_end)

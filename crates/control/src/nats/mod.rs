@@ -1,12 +1,12 @@
-//! Consumers of NATS: what is published there reaches who is pushed to.
+//! Consumers of NATS, whose messages are published in channels of push.
 //!
 //! ```text
 //! NATS ─ connection ─▶ consumer: subject → channel ─▶ Inlet ─▶ the channel's worker
 //!         (protocol, stream, login)
 //! ```
 //!
-//! One thread with tokio has all of them, started with the first. A consumer that fails comes back by itself; workers go on with
-//! what they have, and never wait for this thread.
+//! One thread with tokio runs all of a process, started with the first. A consumer that fails reconnects by itself; workers never
+//! wait for this thread.
 
 mod backoff;
 mod connection;
@@ -72,7 +72,7 @@ impl Consumers {
         members.map(|member| member.status.report(&member.name)).collect()
     }
 
-    /// The consumers that readiness depends on and whose servers do not deliver at the moment, by name.
+    /// Returns the consumers that readiness depends on and whose servers do not deliver at present, by name.
     #[must_use]
     pub fn undelivered(&self) -> Vec<Arc<str>> {
         let members = self.tasks.members().into_iter();
@@ -82,7 +82,7 @@ impl Consumers {
             .collect()
     }
 
-    /// Whether the servers of all consumers deliver.
+    /// Returns whether the servers deliver to every consumer.
     #[must_use]
     pub fn all_deliver(&self) -> bool {
         self.reports().iter().all(|report| report.delivers)
@@ -95,10 +95,10 @@ impl Consumers {
     }
 }
 
-/// Whether a file of credentials can be used.
+/// Checks that a credentials file can be used.
 ///
 /// # Errors
-/// What was expected.
+/// The expected contents.
 pub fn check_credentials(file: &[u8]) -> Result<(), &'static str> {
     credentials::Credentials::parse(str::from_utf8(file).unwrap_or_default()).map(drop)
 }

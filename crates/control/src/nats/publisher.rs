@@ -1,6 +1,7 @@
 //! Publishing to a NATS from a thread that has nothing else to do, such as a command's.
 //!
-//! Core NATS answers no publication. A server answers a `PING` once it has what came before: that is how it is known what arrived.
+//! Core NATS does not acknowledge publications. A server answers a `PING` once it has processed all earlier data: this confirms
+//! publications.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,10 +17,10 @@ use super::connection::{ConnectOptions, Connection, ConnectionError, server_refu
 use super::protocol::ServerEvent;
 use super::runtime;
 
-/// A connection to publish by. It waits for the network where it says so, and nowhere else.
+/// A connection for publishing. It waits for the network only where documented.
 #[derive(Debug)]
 pub struct Publisher {
-    /// First, as fields are dropped in order: a connection is forgotten after what carries it.
+    /// First, since fields are dropped in order: the connection is closed after its runtime.
     runtime: Runtime,
     connection: Connection,
     published: u64,
@@ -69,17 +70,17 @@ impl Publisher {
         self.connection.waiting()
     }
 
-    /// Publications of which nothing says yet that the server has them.
+    /// Returns the number of publications that the server has not confirmed.
     #[must_use]
     pub fn unconfirmed(&self) -> u64 {
         self.published - self.arrived
     }
 
-    /// Sends what waits, for so long at most, and hears what the server has said already.
+    /// Sends buffered data, for at most `within`, and handles events that have arrived.
     ///
     /// # Errors
-    /// [`ConnectionError`]: the connection is over. That of [`ConnectionError::is_permanent`] with a server that refuses a subject is not, but nothing
-    /// better comes of it.
+    /// [`ConnectionError`]: the connection has failed. With [`ConnectionError::is_permanent`] and a server that rejects a subject
+    /// it is still open, but remains unusable.
     pub fn send_pending(&mut self, within: Duration) -> Result<(), ConnectionError> {
         if self.ping_sent.is_none() && self.unconfirmed() > 0 {
             self.connection.ping();
@@ -90,7 +91,7 @@ impl Publisher {
             if let Ok(sent) = timeout(within, connection.flush()).await {
                 sent?;
             }
-            // The runtime looks at the socket once; what it finds is read, and nothing is waited for.
+            // Polls the socket once, without waiting.
             yield_now().await;
             let mut fill = pin!(connection.fill());
             match poll_fn(|context| Poll::Ready(fill.as_mut().poll(context))).await {

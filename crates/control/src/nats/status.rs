@@ -1,10 +1,10 @@
-//! What a consumer does, for whoever asks. Written by its task alone, read by any thread.
+//! The state of a consumer. Written by its task alone, read by any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Why a message was not published.
+/// The reason why a message was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
     /// Its subject makes no channel: too few words, a name that cannot be, an unknown namespace.
@@ -18,7 +18,7 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// All of them, as they are numbered.
+    /// All reasons, by number.
     pub const ALL: [DropReason; 4] = [
         DropReason::NoChannel,
         DropReason::NotJson,
@@ -40,28 +40,28 @@ impl DropReason {
     /// In a sentence.
     pub(super) const fn description(self) -> &'static str {
         match self {
-            DropReason::NoChannel => "no channel is made of their subjects",
-            DropReason::NotJson => "they are no JSON",
+            DropReason::NoChannel => "their subjects map to no channel",
+            DropReason::NotJson => "they are not JSON",
             DropReason::TooLarge => "they are too large",
             DropReason::Full => "the channel's worker has no room",
         }
     }
 }
 
-/// What one consumer has done since its name came up.
+/// The state and counters of one consumer, since its name was first configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConsumerReport {
     /// Its name.
     pub name: Arc<str>,
-    /// Whether it is connected.
+    /// The consumer is connected.
     pub connected: bool,
-    /// Whether the server has confirmed all of its subscriptions on this connection.
+    /// The server has confirmed all subscriptions of this connection.
     pub delivers: bool,
     /// Connections that were made.
     pub connects: u64,
-    /// Connections that were lost, and tries that led to none.
+    /// Connections that were lost, and failed attempts.
     pub failures: u64,
-    /// Messages that came.
+    /// Received messages.
     pub messages: u64,
     /// Those that were not published, by [`DropReason::ALL`].
     pub dropped: [u64; DropReason::ALL.len()],
@@ -88,7 +88,7 @@ pub(super) struct ConsumerStatus {
     waits_since_micros: AtomicU64,
 }
 
-/// One more; it has one writer.
+/// Adds to a counter that has one writer.
 fn add(counter: &AtomicU64, more: u64) -> u64 {
     let sum = counter.load(Ordering::Relaxed) + more;
     counter.store(sum, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl ConsumerStatus {
         self.delivers.store(delivers, Ordering::Relaxed);
     }
 
-    /// Whether there was no connection before this one.
+    /// Returns whether this is the first connection.
     pub(super) fn is_first(&self) -> bool {
         self.connects.load(Ordering::Relaxed) == 1
     }

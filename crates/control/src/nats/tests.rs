@@ -1,4 +1,4 @@
-//! Consumers without a NATS: who signs in how, when they come back, what a server that misbehaves makes of it.
+//! Consumers without a NATS server: authentication, reconnects, and misbehaving servers.
 #![allow(
     clippy::disallowed_methods,
     reason = "a server of tests has a thread and a socket of its own"
@@ -67,7 +67,7 @@ fn credentials_are_read_and_sign() {
     }
 }
 
-/// A server that says what it is told to, and hears what is said.
+/// A server with scripted responses, which records requests.
 struct ScriptedServer(TcpListener);
 
 impl ScriptedServer {
@@ -77,7 +77,7 @@ impl ScriptedServer {
         (ScriptedServer(listener), addr)
     }
 
-    /// Takes a connection and says something at once.
+    /// Accepts a connection and writes a greeting.
     fn take(&self, said: &str) -> BufReader<TcpStream> {
         let (mut stream, _) = self.0.accept().expect("a connection");
         stream
@@ -106,7 +106,7 @@ fn access(addr: SocketAddr, login: NatsLogin, tls: Option<NatsTls>) -> NatsAcces
     }
 }
 
-/// What comes of connecting, beside what the server does.
+/// Returns the outcome of connecting, beside the script of a server.
 fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection, ConnectionError> {
     std::thread::scope(|scope| {
         let other = scope.spawn(server);
@@ -121,7 +121,7 @@ fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection,
 }
 
 #[test]
-fn it_signs_in_as_it_is_told_to() {
+fn connections_are_authenticated_as_configured() {
     for (login, greeting, said) in [
         (NatsLogin::Nobody, "INFO {}\r\n", vec![]),
         (
@@ -160,7 +160,7 @@ fn it_signs_in_as_it_is_told_to() {
 }
 
 #[test]
-fn what_keeps_it_out_is_told() {
+fn authentication_failures_are_reported() {
     let tls = || Some(NatsTls::default());
     let seed = || NatsLogin::Credentials(Secret::new(SEED.as_bytes()));
     for (login, tls, said, expect) in [
@@ -168,7 +168,7 @@ fn what_keeps_it_out_is_told() {
             NatsLogin::Nobody,
             None,
             "INFO {}\r\n-ERR 'Authorization Violation'\r\n",
-            "the server says \"Authorization Violation\"",
+            "server error: \"Authorization Violation\"",
         ),
         (
             NatsLogin::Nobody,
@@ -210,7 +210,7 @@ fn what_keeps_it_out_is_told() {
             seed(),
             None,
             "INFO {}\r\n",
-            "the server has no nonce to sign: it wants no credentials",
+            "the server has sent no nonce: it does not use credentials",
         ),
     ] {
         let (server, addr) = ScriptedServer::new();
@@ -220,7 +220,7 @@ fn what_keeps_it_out_is_told() {
                 .get_mut()
                 .shutdown(std::net::Shutdown::Write)
                 .expect("an end");
-            // Until the other end is gone.
+            // Until the peer has closed the connection.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         assert_eq!(outcome.expect_err("refused").to_string(), expect);
@@ -251,7 +251,7 @@ fn more_than_a_server_takes_is_not_sent() {
 }
 
 #[test]
-fn a_publication_has_arrived_once_the_server_answers_what_came_behind_it() {
+fn a_pong_confirms_earlier_publications() {
     let (server, addr) = ScriptedServer::new();
     let access = access(addr, NatsLogin::Nobody, None);
     std::thread::scope(|scope| {

@@ -1,5 +1,4 @@
-//! Bytes to and from a server, with TLS or without. A future of these may be dropped at any await: what was read, and what is to be
-//! sent, stays.
+//! Bytes to and from a server, with or without TLS. All futures are cancel-safe: received and unsent data stays buffered.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,21 +12,21 @@ const READ_BYTES: usize = 64 << 10;
 
 pub(super) struct NatsStream {
     tcp: TcpStream,
-    /// Where reads go.
+    /// The buffer of reads.
     chunk: Box<[u8]>,
-    /// What is to be sent, as it is on the wire.
+    /// Data to be sent, as on the wire.
     wire: Vec<u8>,
     tls: Option<TlsState>,
 }
 
 struct TlsState {
     session: Session,
-    /// What has come and is not opened yet.
+    /// Received records that are not decrypted yet.
     sealed: Vec<u8>,
     ended: bool,
 }
 
-/// What a read brought.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadOutcome {
     /// Perhaps some bytes.
@@ -74,7 +73,7 @@ impl NatsStream {
         }
     }
 
-    /// Reads what is there, and waits if nothing is.
+    /// Reads available data, or waits for some.
     pub(super) async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<ReadOutcome> {
         let read = loop {
             self.tcp.readable().await?;
@@ -100,7 +99,7 @@ impl NatsStream {
         tls.sealed.extend_from_slice(bytes);
         let opened = tls.open(into, &mut self.wire);
         let ended = tls.ended;
-        // An alert says why the other end is left; that it has left already is no news.
+        // An alert explains the end of the connection; failing to send it is no further error.
         let sent = self.flush().await;
         opened.and(sent)?;
         Ok(if ended {
@@ -110,7 +109,7 @@ impl NatsStream {
         })
     }
 
-    /// Takes what is to be sent by [`NatsStream::flush`].
+    /// Buffers data for [`NatsStream::flush`].
     pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.tls {
             None => self.wire.extend_from_slice(bytes),
@@ -147,7 +146,7 @@ impl NatsStream {
 }
 
 impl TlsState {
-    /// Opens what has come. What is left of it is less than a record, or a handshake's message.
+    /// Decrypts received records. The rest is less than a record, or a handshake message.
     fn open(&mut self, into: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
         let mut used = 0;
         loop {

@@ -1,4 +1,4 @@
-//! A real NATS, a gateway that listens there, and a client on a WebSocket that hears what is published.
+//! A real NATS server, a gateway that consumes its messages, and a client on a WebSocket that receives them.
 //!
 //! Tests start the nats-server themselves, and are skipped where there is none (`.ci/run` installs it).
 #![allow(
@@ -87,7 +87,7 @@ impl TestGateway {
 
 impl Drop for TestGateway {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system's cleaning of temporary files.
+        // Remaining files are left to the system's cleaning of temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -113,7 +113,7 @@ routes:
 }
 
 #[test]
-fn what_is_published_reaches_browsers_also_after_a_restart() {
+fn publications_reach_clients_after_a_broker_restart() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let Some(nats) = Nats::start(Some(port), &[]) else {
@@ -124,7 +124,7 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
     );
     let edge = TestGateway::start("restart", &configuration(&consumer));
     edge.until(|it| it.connected);
-    // The server has the subscription once it answers what came behind it.
+    // The server has the subscription once it responds to later data.
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:eu.acme", "prices:b"]);
     heard(&edge, &nats, "prices.warm.up");
     nats.publish(&[
@@ -150,7 +150,7 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
 }
 
 #[test]
-fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
+fn positioned_clients_are_notified_of_gaps_after_a_restart() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let consumer = format!(
@@ -161,7 +161,7 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
         "{prices: {keep: {publications: 10}, recovery: true}, other: {keep: {}, recovery: true}}",
     );
     let edge = TestGateway::start("gap", &text);
-    // The first connection is a gap as well, to clients that subscribed before it. One channel gets publications, one gets none, one
+    // The first connection is a gap as well, for clients that subscribed before it. One channel has publications, one has none, one
     // is not the consumer's.
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
     let Some(nats) = Nats::start(Some(port), &[]) else {
@@ -183,7 +183,7 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
     let _nats = Nats::start(Some(port), &[]).expect("it was there before");
     expect_gaps(&mut subscriber);
     edge.until(|it| it.delivers);
-    // Nothing more, and what is kept is there still.
+    // No further message, and the retained ones stay.
     subscriber.send(
         r#"{"id":9,"subscribe":{"channel":"prices:a","recover":true,"offset":1,"epoch":"0123456789abcdef"}}"#,
     );
@@ -205,7 +205,7 @@ fn expect_gaps(subscriber: &mut Subscriber) {
     assert_eq!(notified, ["prices:a", "prices:quiet"]);
 }
 
-/// Publishes until a message is heard: the server may not have the subscription yet.
+/// Publishes until a message is received: the server may not have the subscription yet.
 fn heard(edge: &TestGateway, nats: &Nats, subject: &str) {
     let before = edge.until(|_| true).messages;
     wait::until(subject, || {
@@ -218,7 +218,7 @@ fn heard(edge: &TestGateway, nats: &Nats, subject: &str) {
 }
 
 #[test]
-fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
+fn reload_replaces_consumers_and_keeps_connections() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let Some(nats) = Nats::start(Some(port), &[]) else {
@@ -283,7 +283,7 @@ fn tls_and_an_nkey_let_it_in() {
         )
     };
     let (login, tls) = (format!(", credentials: {seed:?}"), ", tls: {authorities: own}");
-    // A certificate that nobody vouches for, then nobody who signs in.
+    // A certificate of an unknown authority, then wrong credentials.
     let edge = TestGateway::start("tls", &on(&login));
     edge.until(|it| it.failures > 0 && it.connects == 0);
     fs::write(&edge.file, on(tls)).expect("a file");

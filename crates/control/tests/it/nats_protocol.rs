@@ -1,4 +1,4 @@
-//! The NATS codec: what servers say, whole, cut and wrong; what is said to them.
+//! The NATS codec: messages of servers, whole, fragmented and invalid; messages of clients.
 
 use ringmain_control::nats::protocol::{
     Decoder, EncodeError, LINE_BYTES, ProtocolError, encode_connect, encode_ping, encode_pong,
@@ -7,7 +7,7 @@ use ringmain_control::nats::protocol::{
 
 const PAYLOAD: usize = 16;
 
-/// What was said, and how it ended: what came of it is independent of how it was cut.
+/// Returns the events, and the final error: they do not depend on fragmentation.
 fn read(pieces: &[&[u8]]) -> (Vec<String>, Option<ProtocolError>) {
     let mut decoder = Decoder::new(PAYLOAD);
     let (mut kept, mut said) = (Vec::new(), Vec::new());
@@ -45,7 +45,7 @@ fn check(bytes: &[u8], said: &[&str], fault: Option<ProtocolError>) {
 }
 
 #[test]
-fn what_servers_say_is_read() {
+fn server_messages_are_decoded() {
     check(
         b"INFO {\"server_id\":\"a\"} \r\nPING\r\nPONG\r\n+OK\r\n-ERR 'Authorization Violation'\r\n",
         &[
@@ -69,7 +69,7 @@ fn what_servers_say_is_read() {
 }
 
 #[test]
-fn what_is_too_large_is_passed_over() {
+fn oversized_messages_are_skipped() {
     let mut bytes = b"MSG a 1 17\r\nPING\r\nPING\r\n12345\r\nMSG b 2 16\r\n0123456789abcdef\r\n".to_vec();
     let said = [
         r#"TooLarge { subject: "a", subscription: 1, bytes: 17 }"#,
@@ -86,7 +86,7 @@ fn what_is_too_large_is_passed_over() {
 }
 
 #[test]
-fn what_is_wrong_ends_it() {
+fn protocol_violations_are_errors() {
     for (bytes, fault) in [
         (&b"HELLO\r\n"[..], ProtocolError::Unknown),
         (b"\r\n", ProtocolError::Unknown),
@@ -132,7 +132,7 @@ fn lines_are_bounded() {
 }
 
 #[test]
-fn whatever_comes_does_no_harm() {
+fn arbitrary_bytes_do_not_panic() {
     let words: [&[u8]; 12] = [
         b"MSG ", b"a.b ", b"1 ", b"3", b"\r\n", b"abc", b"INFO ", b"{}", b"PING", b"-ERR ", b"\n", b"99999",
     ];
@@ -151,7 +151,7 @@ fn whatever_comes_does_no_harm() {
 }
 
 #[test]
-fn what_clients_say_is_written() {
+fn client_messages_are_encoded() {
     let mut out = Vec::new();
     encode_connect(r#"{"verbose":false}"#, &mut out).expect("one line");
     encode_subscribe("prices.>", 1, &mut out).expect("a filter");
@@ -171,7 +171,7 @@ fn what_clients_say_is_written() {
 }
 
 #[test]
-fn subjects_are_told_from_what_are_none() {
+fn subjects_are_validated() {
     for (text, subject, filter) in [
         ("a", true, true),
         ("a.b-c.D_1", true, true),

@@ -1,6 +1,6 @@
-//! A page for browsers that shows the gateway at work: routes, upstreams and what goes wrong, each second.
+//! A page for browsers that shows the gateway at work: routes, upstreams and faults, each second.
 //!
-//! Figures are made while somebody looks and by nobody else: without a viewer the page costs nothing and holds nothing.
+//! Snapshots are made only while a page is open: without a viewer the page costs no time and holds no memory.
 
 mod snapshot;
 
@@ -21,12 +21,12 @@ use crate::limits::{DASHBOARD_INTERVAL, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
-/// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
-/// server.
+/// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
+/// this server.
 const POLICY: &str = "default-src 'none'; style-src 'sha256-nVrpbT7utzuuMmRSkWda2NDoOp6UBi+ta9iuDKF5tsA='; script-src 'sha256-w25TgBMnV7ZfxGczW/I0DtENKzPOWJB1BZH9E1XGtEU='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What viewers see.
+/// The latest snapshot, shared by all viewers.
 #[derive(Debug, Default)]
 pub(super) struct Dashboard(Mutex<LatestSnapshot>);
 
@@ -34,14 +34,14 @@ pub(super) struct Dashboard(Mutex<LatestSnapshot>);
 struct LatestSnapshot {
     viewers: usize,
     snapshots: SnapshotBuilder,
-    /// When the document was made.
+    /// The time of the snapshot, by the monotonic clock.
     at: Duration,
-    /// Counts up with each document; none is there at 0.
+    /// The number of the snapshot; 0: none has been made.
     number: u64,
     document: Arc<str>,
 }
 
-/// Somebody who looks.
+/// An open page.
 struct Viewer<'d>(&'d Dashboard);
 
 impl Dashboard {
@@ -56,7 +56,7 @@ impl Dashboard {
 }
 
 impl Viewer<'_> {
-    /// The newest document and its number, made anew if it is time.
+    /// Returns the latest snapshot and its number, and makes a new one if it is due.
     fn latest(&self, inner: &AdminContext) -> (u64, Arc<str>) {
         let mut latest = self.0.lock();
         let now = clock::monotonic();
@@ -71,7 +71,7 @@ impl Viewer<'_> {
         (latest.number, Arc::clone(&latest.document))
     }
 
-    /// When there is a next one.
+    /// Returns the time until the next snapshot is due.
     fn next_in(&self) -> Duration {
         let next = self.0.lock().at + DASHBOARD_INTERVAL;
         next.saturating_sub(clock::monotonic())
@@ -153,7 +153,7 @@ fn brokers(inner: &AdminContext) -> Vec<BrokerStatus> {
     reports.iter().map(broker).chain(sources).collect()
 }
 
-/// What is counted now.
+/// Reads all counters.
 fn take_sample(inner: &AdminContext, at: Duration) -> Sample {
     let status = inner.control.status();
     let report = inner.board.report();

@@ -1,6 +1,6 @@
-//! What the page of the administration shows: counts turned into rates and percentiles, each second, as one JSON document.
+//! Snapshots of the dashboard: counters turned into rates and percentiles, each second, as one JSON document.
 //!
-//! Plain functions over plain data; time comes in as a parameter.
+//! Plain functions over plain data; time is a parameter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::admin::cluster_status::ClusterStatus;
 use crate::limits::{DASHBOARD_ENDPOINTS, DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
 
-/// What was counted up to one moment.
+/// All counters at an instant.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     /// By a clock that does not jump.
@@ -32,7 +32,7 @@ pub(super) struct Sample {
     pub(super) connections: u64,
     pub(super) draining: bool,
     pub(super) config: ConfigSummary,
-    /// Requests that broke a rule of HTTP.
+    /// Invalid HTTP requests.
     pub(super) refused: u64,
     pub(super) routes: Vec<RouteReport>,
     pub(super) streams: Vec<StreamReport>,
@@ -66,13 +66,13 @@ pub(super) struct BrokerStatus {
     pub(super) lag_us: Option<u64>,
 }
 
-/// What is served, and whether that is what was read last.
+/// The served configuration, and whether it is the one that was read last.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct ConfigSummary {
     pub(super) file: String,
     pub(super) is_current: bool,
     pub(super) wrong: usize,
-    /// The first of what is wrong.
+    /// The first error.
     pub(super) first: Option<String>,
 }
 
@@ -129,7 +129,7 @@ struct RouteRow<'a> {
     name: &'a str,
     total: u64,
     per_s: f64,
-    /// Of the second before.
+    /// Rates since the previous snapshot.
     client_errors_per_s: f64,
     server_errors_per_s: f64,
     latency_us: Option<Latency>,
@@ -170,7 +170,7 @@ struct EndpointRow {
     address: String,
     /// `healthy`, `unhealthy`, `unknown`, `ejected`, `unreachable` or `draining`.
     state: &'static str,
-    /// Why, if there is more to say, and for how long still.
+    /// The reason for the state, if known, and its remaining time.
     why: Option<String>,
     seconds_left: Option<u64>,
     requests: u32,
@@ -254,10 +254,10 @@ impl SnapshotBuilder {
         }
     }
 
-    /// What took how long since the older window.
+    /// Returns the latencies since the older window.
     fn spans_in_window(&self, route: &RouteReport) -> Spans {
         let [older, newer] = &self.windows;
-        // The first one has nothing before it: what was before the page was looked at is not of the last seconds.
+        // The first window has no predecessor: latencies before the page was opened do not count.
         let window = if older.at.is_zero() { newer } else { older };
         match window.spans.get(&route.name) {
             Some(before) => route.spans.since(before),
@@ -332,7 +332,7 @@ impl SnapshotBuilder {
         brokers
     }
 
-    /// What there was at all, most frequent first.
+    /// Lists the faults that have occurred, most frequent first.
     fn faults_rows(&self, now: &Sample, per_s: impl Fn(u64, u64) -> f64) -> Vec<FaultRow<'static>> {
         let mut faults: Vec<FaultRow<'static>> = now
             .faults
@@ -422,7 +422,7 @@ impl EndpointRow {
     }
 }
 
-/// Rounded to what is worth being read.
+/// Rounds to one decimal place.
 fn round_to_tenth(number: f64) -> f64 {
     if number.is_finite() {
         // An empty sum of floats is -0.

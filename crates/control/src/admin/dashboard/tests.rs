@@ -1,4 +1,4 @@
-//! Figures by tables, and what the browser is told about the page.
+//! Rates of snapshots by tables, and the content security policy of the page.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -76,7 +76,7 @@ fn counts_become_rates() {
         document["faults"],
         json!([{"fault": "no_route", "side": "client", "total": 7, "per_s": 3.5}])
     );
-    // A clock that stood still makes no infinite rate.
+    // Without elapsed time no rate is infinite.
     let again = second(2, 200, vec![route("busy", [0, 500, 0, 0, 0])]);
     let document = parsed(&snapshots.document("1.2.3", again));
     assert_eq!(

@@ -13,7 +13,7 @@ pub(super) fn write_requests(page: &mut MetricsPage, inner: &AdminContext) {
     page.metric(
         name,
         "counter",
-        "Responses to clients, also to what was refused before routing.",
+        "Responses to clients, including requests rejected before routing.",
     );
     for (class, count) in CLASSES.iter().zip(&totals.classes[1..]) {
         page.sample(name, &[("class", class)], count);
@@ -21,7 +21,7 @@ pub(super) fn write_requests(page: &mut MetricsPage, inner: &AdminContext) {
     page.single(
         "ringmain_requests_refused_total",
         "counter",
-        "Requests that broke a rule of HTTP.",
+        "Invalid HTTP requests.",
         totals.refused,
     );
     write_series(page, &inner.gateway.series());
@@ -42,7 +42,7 @@ pub(super) fn write_series(page: &mut MetricsPage, all: &[SeriesReport]) {
     page.metric(
         name,
         "counter",
-        "Requests by route, upstream and status code. No route: none took them; no upstream: they were not forwarded.",
+        "Requests by route, upstream and status code. No route: none matched; no upstream: not forwarded.",
     );
     for series in all {
         let mut sample = |code: &str, count: u64| {

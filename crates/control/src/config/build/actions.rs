@@ -1,4 +1,4 @@
-//! What rules do: forwarding, redirects, answers, files, and what is done around them.
+//! Actions of rules: forwarding, redirects, direct responses, files, and their options.
 
 use std::sync::Arc;
 
@@ -347,9 +347,9 @@ impl Builder<'_> {
         set_if_some(&mut redirect.status, field_value(part.status));
         let nothing = redirect.https.is_none() && redirect.host.is_none() && redirect.port.is_none();
         if nothing && redirect.path.is_none() {
-            let expected = "another URL: at least one of `scheme`, `host`, `port`, `path` and `prefix`";
+            let expected = "at least one of `scheme`, `host`, `port`, `path` and `prefix`";
             self.errors
-                .report(position, expected, "the same one, again and again");
+                .report(position, expected, "none, which is a redirect loop");
         }
         redirect
     }

@@ -1,4 +1,4 @@
-//! What push asks its application.
+//! Requests of push to the application.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ impl Builder<'_> {
         proxy
     }
 
-    /// What a namespace has the application asked about: subscriptions, publications, whether subscriptions go on.
+    /// Sets the events for which a namespace queries the application: subscribing, publishing, refreshing subscriptions.
     pub(super) fn set_proxied_events(
         &self,
         namespace: &mut PushNamespace,
@@ -70,7 +70,7 @@ impl Builder<'_> {
             *is_wanted = at.value.unwrap_or(false);
             if *is_wanted && !proxy.events.contains_key(&event) {
                 let name = event.name();
-                let expected = format!("the key `proxy.{name}` of push beside `{name}_proxy`: who is asked");
+                let expected = format!("the key `proxy.{name}` of push beside `{name}_proxy`");
                 self.errors.report(at.position, expected, "none");
             }
         }
@@ -112,7 +112,7 @@ impl Builder<'_> {
         let Some(at) = at else { return default };
         let within = at.value.map_or(default, |time| time.0.0);
         if within.is_zero() || within > ANSWER_WITHIN {
-            let expected = format!("a time of more than nothing and at most {ANSWER_WITHIN:?}");
+            let expected = format!("a time above 0 and at most {ANSWER_WITHIN:?}");
             self.errors.report(at.position, expected, format!("{within:?}"));
         }
         within
@@ -132,5 +132,4 @@ impl Builder<'_> {
     }
 }
 
-const FORWARDABLE: &str =
-    "a header that a question may have: not `Content-Type`, and none of the connection or the message";
+const FORWARDABLE: &str = "a header that requests to the application may have: not `Content-Type`, and none of the connection or the message";

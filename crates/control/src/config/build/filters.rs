@@ -1,4 +1,4 @@
-//! Filters that a program brings along. Whether it has them is for the gateway to say.
+//! Custom filters. The gateway checks that the program has them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::config::document::{self, Field};
 use crate::config::error::FilePosition;
 use crate::config::fields::{AnyValue, OneOrMany, OrderedMap, ShortOrFull, Spanned, Switch};
 
-/// One of them, or several, as they are written.
+/// One filter or several, as written.
 pub(super) type Filters = Field<Switch<OneOrMany<ShortOrFull<String, document::FilterSection>>>>;
 
 impl Builder<'_> {

@@ -1,4 +1,4 @@
-//! Tokens: who signs them, and what rules want of them.
+//! Tokens (JWT): their providers, and the requirements of rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Builder<'_> {
             let before = self.errors.count();
             let part = at.value.filter(|_| at.is_valid);
             let built = part.and_then(|part| self.build_jwt_provider(&name, part, key.position));
-            // A rule that wants tokens of one that is wrong must not be served without.
+            // A rule that requires tokens of an invalid provider must not be served without.
             let built = built.filter(|_| self.errors.count() == before);
             self.providers.insert(name, built.map(Arc::new));
         }
@@ -44,7 +44,7 @@ impl Builder<'_> {
         let issuer = field_value(part.issuer).filter(|issuer| !issuer.is_empty());
         let Some(issuer) = issuer else {
             self.errors
-                .report(position, "the key `issuer`: what `iss` of its tokens is", "none");
+                .report(position, "the key `issuer`: the `iss` of its tokens", "none");
             return None;
         };
         let mut algorithms = parsed_items(part.algorithms);
@@ -121,7 +121,7 @@ impl Builder<'_> {
         let stale = time_value(part.stale).unwrap_or(Duration::from_hours(24));
         if stale < refresh {
             let expected = format!(
-                "`stale` of at least `refresh`, {refresh:?}: older keys let nobody in until they are fetched again"
+                "`stale` of at least `refresh`, {refresh:?}: tokens are rejected while the keys are older"
             );
             let at = stale_position.or(refresh_position).unwrap_or(position);
             self.errors.report(at, expected, format!("{stale:?}"));
@@ -183,7 +183,7 @@ impl Builder<'_> {
         span
     }
 
-    /// The provider that is named so; that there is none is told.
+    /// Returns the provider of this name, or reports an error.
     pub(super) fn resolve_provider(
         &self,
         position: FilePosition,
@@ -192,9 +192,8 @@ impl Builder<'_> {
         match self.providers.get(name) {
             Some(Some(provider)) => return Some(Arc::clone(provider)),
             Some(None) => {
-                let found = format!("{}, which is wrong", quote(name));
-                self.errors
-                    .report(position, "a provider of tokens that is right", found);
+                let found = format!("{}, which is invalid", quote(name));
+                self.errors.report(position, "a valid provider of tokens", found);
             }
             None => {
                 let meant = suggest(name, self.providers.keys().map(String::as_str));
@@ -230,7 +229,7 @@ impl Builder<'_> {
         }
         let scopes = list_items(part.scopes);
         for at in &scopes {
-            // RFC 6749 §3.3: a scope, not a list of them.
+            // RFC 6749 §3.3: one scope, without spaces.
             let scope = at.value.as_deref().unwrap_or("x");
             let is_scope = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
             if scope.is_empty() || !scope.bytes().all(is_scope) {

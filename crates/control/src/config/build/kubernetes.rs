@@ -1,4 +1,4 @@
-//! Kubernetes as a source of configuration. Knows nothing of its objects.
+//! Kubernetes as a source of configuration. Does not know its objects.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! From the document to the model: what values mean together, and what becomes of parts that are wrong.
+//! From the document to the model: relations between values, and the handling of invalid parts.
 
 mod actions;
 mod app_proxy;
@@ -32,18 +32,18 @@ use super::scalars::Time;
 use super::yaml::YamlEntry;
 use super::{ConfigEnvironment, KubernetesSource};
 
-/// What a document means.
+/// The configuration of a document, and the positions of its parts.
 pub(super) struct BuiltConfig {
     pub(super) config: Config,
     pub(super) kubernetes: Option<Arc<KubernetesSource>>,
     pub(super) positions: BTreeMap<Place, FilePosition>,
-    /// Where `access_log` is.
+    /// The position of `access_log`.
     pub(super) access_log_position: FilePosition,
-    /// Where policies stand, by whose they are and by their kind.
+    /// The positions of policies, by owner and kind.
     pub(super) policy_positions: BTreeMap<(Place, &'static str), FilePosition>,
-    /// Names of parts that are there in the file and not in the configuration.
+    /// The names of parts of the file that are not in the configuration.
     pub(super) omitted_parts: BTreeSet<String>,
-    /// Listeners and upstreams whose TLS settings name a part that was left out.
+    /// Listeners and upstreams whose TLS settings name an omitted part.
     pub(super) incomplete: BTreeSet<Place>,
 }
 
@@ -51,25 +51,25 @@ struct Builder<'b> {
     environment: &'b ConfigEnvironment<'b>,
     errors: &'b Diagnostics<'b>,
     built: BuiltConfig,
-    /// What the file names, right or not.
+    /// The names of the parts in the file, valid or not.
     listener_names: BTreeSet<String>,
     upstream_names: BTreeSet<String>,
     certificate_names: BTreeSet<String>,
     authority_names: BTreeSet<String>,
-    /// Who signs tokens; `None`: it is wrong.
+    /// The providers of tokens; `None`: invalid.
     providers: BTreeMap<String, Option<Arc<model::JwtProvider>>>,
-    /// Whether the file says what is pushed, right or not.
+    /// The file has the key `push`, valid or not.
     has_push: bool,
-    /// The namespaces of its channels, right or not.
+    /// The namespaces of its channels, valid or not.
     namespaces: BTreeSet<String>,
     /// Upstreams that were made of a URL.
     inline_upstreams: BTreeSet<String>,
-    /// What `limits` has for rules that have no `body.request` and no `timeouts.request`.
+    /// The defaults of `body.request` and `timeouts.request`, from `limits`.
     default_body_limit: Option<Option<u64>>,
     default_request_timeout: Option<Option<Duration>>,
 }
 
-/// Translates a document. `routes` are its routes, which were not read with the rest of it.
+/// Builds the configuration of a document. `routes` are its routes, which are read one by one.
 pub(super) fn build_config(
     document: Document,
     routes: &[YamlEntry<'_>],
@@ -102,7 +102,7 @@ pub(super) fn build_config(
     if document.listen.is_some() {
         builder.listener_names.insert("default".to_owned());
     }
-    // Routes have some of them for defaults.
+    // First, since limits are defaults of routes.
     builder.build_limits(document.limits);
     builder.build_certificates(document.certificates);
     builder.build_authorities(document.authorities);
@@ -118,7 +118,7 @@ pub(super) fn build_config(
     let has_gateways = document.kubernetes.is_some();
     builder.build_kubernetes(document.kubernetes);
     if builder.listener_names.is_empty() && !has_gateways {
-        let expected = "somewhere to listen: the key `listen`, `listeners` or `kubernetes`";
+        let expected = "a listener: the key `listen`, `listeners` or `kubernetes`";
         errors.report(FilePosition::START, expected, "none");
     }
     builder.find_incomplete();
@@ -133,7 +133,7 @@ fn part_names<V>(pairs: &OrderedMap<V>) -> BTreeSet<String> {
         .collect()
 }
 
-/// A value that was told to be wrong is as if it were not there: its part is not used anyway.
+/// Returns the value of a key; an invalid one counts as omitted, since its part is not used.
 fn field_value<T>(maybe: Field<T>) -> Option<T> {
     maybe.and_then(|at| at.value)
 }
@@ -176,7 +176,7 @@ fn set_if_some<T>(target: &mut T, value: Option<T>) {
 }
 
 impl Builder<'_> {
-    /// A part is wrong, and nothing of it is used.
+    /// Removes an invalid part from the configuration.
     fn omit_part(&mut self, place: &Place) {
         let config = &mut self.built.config;
         let name = match place {
@@ -229,7 +229,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Parts by name, each kept if it is right: `build` says what it is, or has told why it is nothing.
+    /// Builds the parts of a map, by name; parts with errors are omitted.
     fn for_each_part<V>(
         &mut self,
         pairs: OrderedMap<V>,
@@ -260,7 +260,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Names of parts of the file. Others are told, with what was probably meant.
+    /// Resolves the names of parts of the file. Unknown names are reported, with a suggestion.
     fn resolve_names(
         &self,
         names: OneOrManyField<String>,
@@ -367,7 +367,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The first look: what it holds is for who uses it.
+    /// Checks that a file is PEM; its contents are checked when they are used.
     fn check_pem(&self, at: &Field<String>, file: Option<&[u8]>) {
         const BEGIN: &[u8] = b"-----BEGIN ";
         if let (Some(at), Some(file)) = (at, file)

@@ -19,7 +19,7 @@ impl Builder<'_> {
         parts: OrderedMap<document::NatsSection>,
     ) {
         if let Some((key, _)) = parts.0.get(NATS_CONSUMERS) {
-            let expected = format!("at most {NATS_CONSUMERS} of them");
+            let expected = format!("at most {NATS_CONSUMERS} consumers");
             self.errors
                 .report(key.position, expected, parts.0.len().to_string());
         }
@@ -75,7 +75,7 @@ impl Builder<'_> {
         })
     }
 
-    /// `None`: it is wrong, which was told.
+    /// Builds the credentials. `None`: an error was reported.
     pub(super) fn build_nats_login(
         &self,
         user: Field<String>,

@@ -1,4 +1,4 @@
-//! What requests must pass before a rule's action.
+//! Policies that a request must pass before a rule's action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::config::fields::{ParseScalar, Parsed, Spanned, Switch};
 use crate::config::scalars::{KeyDigest, is_path};
 
 impl Builder<'_> {
-    /// A rule's policies: its own, and of its route's those of other kinds.
-    /// What is counted without a name of its own is counted by that of its `place`.
+    /// Returns a rule's policies: its own, and those of other kinds of its route. Counters without a name are named after their
+    /// `place`.
     pub(super) fn build_policies(
         &mut self,
         part: Field<document::PoliciesSection>,
@@ -64,7 +64,7 @@ impl Builder<'_> {
         all
     }
 
-    /// Where each kind of policy stands: what compiling finds wrong with one is told there.
+    /// Records the position of each kind of policy, for problems that are found by compilation.
     fn record_policy_positions(&mut self, part: &document::PoliciesSection, place: &Place) {
         fn of<T>(at: &Field<T>) -> Option<FilePosition> {
             at.as_ref().map(|at| at.position)
@@ -92,7 +92,7 @@ impl Builder<'_> {
         }
     }
 
-    /// One kind of policy, in place of the one that was there.
+    /// Replaces one kind of policy.
     pub(super) fn replace_policy<P: Default>(
         &mut self,
         all: &mut Vec<Policy>,
@@ -208,7 +208,7 @@ impl Builder<'_> {
             (None, prefix @ Some(_)) => {
                 let prefix = path(prefix)?;
                 if prefix.contains('?') {
-                    let expected = "a `prefix` without a query, since the request's path stands behind it";
+                    let expected = "a `prefix` without a query, since the request's path follows it";
                     self.errors.report(position, expected, quote(&prefix));
                 }
                 Ask::Prefix(prefix.trim_end_matches('/').into())
@@ -216,7 +216,7 @@ impl Builder<'_> {
             (None, None) => Ask::Prefix("".into()),
         };
         let Some(to) = part.to else {
-            self.errors.report(position, "the key `to`: who is asked", "none");
+            self.errors.report(position, "the key `to`", "none");
             return None;
         };
         let timeout = time_value(part.timeout).unwrap_or(Duration::from_secs(1));
@@ -317,13 +317,14 @@ impl Builder<'_> {
         all.sort();
         all.dedup();
         if all.len() < before {
-            let found = format!("{} of them again", before - all.len());
+            let found = format!("{} repeated", before - all.len());
             self.errors
                 .report(position, format!("{what} that are all different"), found);
         }
     }
 
-    /// Checks the number of credentials. `errors` is the number of errors before they were read: none are left after an error.
+    /// Checks the number of credentials. `errors` is the number of errors before they were read: no further error is reported after
+    /// one.
     fn check_credential_count(&self, count: usize, expected: &str, position: FilePosition, errors: usize) {
         let most = ringmain_gateway::limits::CREDENTIALS;
         if count == 0 {
@@ -336,7 +337,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The lines of a file that say something, with their numbers from 1 and where the file is named.
+    /// Returns the lines of a file that are not empty or comments, with their numbers from 1 and the position of the file's key.
     fn file_lines(&self, file: Field<String>) -> Vec<(usize, String, FilePosition)> {
         let Some(bytes) = self.read_file(&file) else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What is pushed.
+//! The push server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::config::document::{self, Field};
 use crate::config::fields::{Parsed, Spanned, Switch};
 use crate::config::scalars::ByteSize;
 
-/// Of a namespace that keeps something and does not say how much, or how long.
+/// The default retention of a namespace.
 const DEFAULT_RETENTION: HistoryOptions = HistoryOptions {
     publications: 1,
     bytes: 1 << 20,
     ttl: Duration::from_secs(300),
 };
 
-/// Bytes that each of the publications may have where the size is not said: the default of a client's message.
+/// The minimum size per retained publication without the key `size`: the default limit of a client's message.
 const RETAINED_BYTES_EACH: usize = 64 << 10;
 
-/// What was expected and found: the message says the word itself.
+/// Removes the word `expected` from a message that the caller begins with it.
 pub(super) fn after_expected(text: &str) -> &str {
     text.split_once("expected ").map_or(text, |(_, rest)| rest)
 }
@@ -118,7 +118,7 @@ impl Builder<'_> {
         {
             self.errors.report_message(position, after_expected(&why));
         }
-        // Wrong in part, it might let somebody in who is not to be.
+        // An invalid part might admit unintended clients.
         if self.errors.count() == before {
             self.built.config.push = Some(Arc::new(push));
         }
@@ -127,7 +127,8 @@ impl Builder<'_> {
     fn resolve_state_dir(&self, at: Spanned<String>) -> Option<PathBuf> {
         let text = at.value?;
         if text.is_empty() {
-            self.errors.report(at.position, "the path of a folder", "nothing");
+            self.errors
+                .report(at.position, "the path of a directory", "nothing");
             return None;
         }
         Some(self.resolve_path(&text))
@@ -177,7 +178,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The provider of this name, beside which `part` says nothing of its own.
+    /// Resolves the provider of tokens, beside which `part` must not set its keys.
     fn resolve_token_provider(
         &self,
         name: Spanned<String>,
@@ -190,7 +191,7 @@ impl Builder<'_> {
             ("leeway", part.leeway.is_some()),
         ];
         if let Some((key, _)) = own.iter().find(|(_, is_said)| *is_said) {
-            let expected = format!("`{key}` at the provider, whose it is");
+            let expected = format!("`{key}` at the provider");
             self.errors
                 .report(name.position, expected, "it beside `provider`");
             return None;
@@ -249,8 +250,7 @@ impl Builder<'_> {
         set_if_some(&mut rules.cache_recovery, field_value(part.cache));
         rules.conflation_interval = time_value(part.every);
         if rules.conflation_interval == Some(Duration::ZERO) {
-            self.errors
-                .report(position, "a time of more than nothing at `every`", "0");
+            self.errors.report(position, "a time above 0 at `every`", "0");
         }
         set_if_some(
             &mut rules.slow_consumer,
@@ -269,13 +269,13 @@ impl Builder<'_> {
             ("every", rules.conflation_interval.is_some()),
         ];
         if let (Some((key, _)), None) = (wants.iter().find(|(_, wants)| *wants), rules.history) {
-            let expected = format!("the key `keep` beside `{key}`: it is of what is kept");
+            let expected = format!("the key `keep` beside `{key}`");
             self.errors.report(position, expected, "none");
         }
         namespace
     }
 
-    /// How much is retained, and for how long offsets are (`None`: the default).
+    /// Builds the retention of publications, and of offsets (`None`: the default).
     fn build_retention(
         &self,
         at: Spanned<document::PushRetentionSection>,
@@ -284,7 +284,7 @@ impl Builder<'_> {
         let mut retention = DEFAULT_RETENTION;
         let publications = field_value(part.publications).and_then(|number| usize::try_from(number).ok());
         set_if_some(&mut retention.publications, publications);
-        // As many as are wanted are not to be fewer for their size, unless that is said.
+        // The size must not reduce the number of publications, unless it is set.
         retention.bytes = retention
             .bytes
             .max(retention.publications.saturating_mul(RETAINED_BYTES_EACH));
@@ -294,7 +294,7 @@ impl Builder<'_> {
         );
         set_if_some(&mut retention.ttl, time_value(part.time));
         if retention.publications == 0 || retention.bytes == 0 || retention.ttl.is_zero() {
-            let expected = "`publications`, `size` and `time` of more than nothing, or no `keep`";
+            let expected = "`publications`, `size` and `time` above 0, or no `keep`";
             self.errors.report(at.position, expected, "0");
             return None;
         }
@@ -323,7 +323,7 @@ impl Builder<'_> {
             return None;
         };
         if !self.has_push {
-            let expected = "the key `push` of the file as well: what is pushed";
+            let expected = "the key `push` of the file as well";
             self.errors.report(position, expected, "none");
             return None;
         }

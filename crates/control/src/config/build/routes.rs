@@ -1,4 +1,4 @@
-//! Routes, their rules and what these match; routes of connections.
+//! Routes with their rules and matches; stream routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::config::fields::{OneOrMany, OrderedMap, Parsed, ShortOrFull, Spanned}
 use crate::config::scalars::{GrpcMethodName, UpstreamTarget};
 use crate::config::yaml::YamlEntry;
 
-/// Who answers, as it is written.
+/// Upstreams as written.
 pub(super) type Backends = OneOrManyField<ShortOrFull<Parsed<UpstreamTarget>, document::BackendSection>>;
 
 impl Builder<'_> {
@@ -36,7 +36,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What the key `to` of the file says.
+    /// Adds the route of the file's key `to`.
     pub(super) fn add_default_route(&mut self, to: Backends) {
         let Some(position) = to.as_ref().map(|at| at.position) else {
             return;
@@ -131,7 +131,7 @@ impl Builder<'_> {
         self.built.config.routes.push(Arc::new(route));
     }
 
-    /// A rule; one that is wrong keeps its requests. `None`: it is not known which requests it is for.
+    /// Builds a rule; an invalid one keeps its requests. `None`: its matches are invalid.
     fn build_rule(
         &mut self,
         at: Spanned<document::RuleSection>,
@@ -158,7 +158,7 @@ impl Builder<'_> {
         rule.name = field_value(part.name.take()).map(Into::into);
         rule.policies = self.build_policies(part.policies.take(), policies, place);
         self.build_action(&mut rule, part, position);
-        // What else is wrong with it was told at once.
+        // Its other errors have been reported.
         if unknown {
             return None;
         }
@@ -190,7 +190,7 @@ impl Builder<'_> {
         let (path, method) = match part.grpc {
             Some(at) => {
                 if part.path.is_some() || part.method.is_some() {
-                    let expected = "`grpc` without `path` and `method`, which it stands for";
+                    let expected = "`grpc` without `path` and `method`, which it replaces";
                     self.errors.report(at.position, expected, "both");
                 }
                 grpc_match(at.value?.0)?
@@ -282,7 +282,7 @@ impl Builder<'_> {
     }
 }
 
-/// What a path with patterns of other programs is probably meant to be. `None`: it has none.
+/// Suggests a spelling for a path with patterns of other programs. `None`: it has no pattern.
 fn suggest_for_pattern(path: &str) -> Option<String> {
     let is_pattern = |segment: &str| {
         let named = segment
@@ -299,7 +299,7 @@ fn suggest_for_pattern(path: &str) -> Option<String> {
         let has_end = path.len() > 1 && path.ends_with('$');
         return (is_expression || has_end).then(|| {
             let pattern = path.trim_end_matches('$');
-            format!("for an expression write `{{path: {{regex: '{pattern}'}}}}`")
+            format!("for a regular expression write `{{path: {{regex: '{pattern}'}}}}`")
         });
     }
     let prefix = path.trim_end_matches('*').trim_end_matches('/');
@@ -319,7 +319,7 @@ fn suggest_for_pattern(path: &str) -> Option<String> {
     Some(format!("write `{{path: {{regex: '{pattern}'}}}}`"))
 }
 
-/// A regular expression for a segment, in which `*` stands for anything.
+/// Returns a regular expression for a segment with `*` as a wildcard.
 fn regex_of(segment: &str) -> String {
     let mut out = String::new();
     for c in segment.chars() {
@@ -335,14 +335,14 @@ fn regex_of(segment: &str) -> String {
     out
 }
 
-/// The action of a rule that is wrong: 500.
+/// Returns the action of an invalid rule: 500.
 fn broken_action(line: u64) -> Action {
     Action::Broken {
-        reason: format!("its configuration is wrong (line {line}); `ringmain check` says what").into(),
+        reason: format!("invalid configuration (line {line}); `ringmain check` reports the errors").into(),
     }
 }
 
-/// What a path must be.
+/// Builds the path of a match.
 fn build_path_match(part: Option<ShortOrFull<Parsed<model::Path>, document::PathMatch>>) -> PathMatch {
     match part {
         None => PathMatch::default(),

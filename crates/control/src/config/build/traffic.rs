@@ -1,4 +1,4 @@
-//! Policies that bound what comes through, and faults that are put in.
+//! Policies that limit traffic, and fault injection.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct TrafficSections {
 }
 
 impl Builder<'_> {
-    /// Policies that bound what comes through.
+    /// Adds the policies that limit traffic.
     pub(super) fn add_traffic_policies(
         &mut self,
         all: &mut Vec<Policy>,

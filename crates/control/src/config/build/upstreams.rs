@@ -28,10 +28,10 @@ impl Builder<'_> {
         });
     }
 
-    /// Who a target is.
+    /// Resolves a target, and adds the upstream of a URL.
     pub(super) fn resolve_target(&mut self, at: Spanned<UpstreamTarget>) -> Target {
         let broken = || Target::Broken {
-            reason: "there is no such upstream".into(),
+            reason: "no such upstream".into(),
         };
         match at.value {
             Some(UpstreamTarget::Upstream(ref name)) => {
@@ -66,7 +66,7 @@ impl Builder<'_> {
         let mut upstream = model::Upstream::new(name, vec![Endpoint::new(url.at.clone())]);
         if url.tls {
             if !matches!(url.at, Where::Host { .. }) {
-                let expected = "a host's name in a URL of https, which its certificate is checked for (for an address write an \
+                let expected = "a host name in an https URL, for the verification of its certificate (for an IP address, write an \
                                 upstream with `tls: {server_name: …}`)";
                 self.errors.report(position, expected, quote(&url.text));
             }

@@ -1,4 +1,4 @@
-//! What is taken of a file, and what is shared with the configuration before.
+//! Taking a configuration, and sharing parts with the previous one.
 
 use std::io;
 use std::path::Path;
@@ -16,9 +16,9 @@ fn load(text: &str) -> Loaded {
     config::load("proxy.yaml", text, &sources)
 }
 
-/// Whatever is wrong: the file is taken whole or not at all.
+/// With any error no part of the file is taken.
 #[test]
-fn nothing_is_taken_of_a_file_that_is_wrong() {
+fn invalid_files_are_not_taken() {
     let right = "
 listen: 127.0.0.1:8080
 upstreams: {a: http://127.0.0.1:3000, b: http://127.0.0.1:3001}

@@ -2,12 +2,12 @@
 
 use ringmain_gateway::table::{Outcome, Place, Problem};
 
-use super::errors::wrong;
+use super::errors::check_errors;
 use super::loaded;
 
 #[test]
 fn listeners_and_upstreams_without_their_certificates_are_no_errors_of_their_own() {
-    wrong(
+    check_errors(
         "\
 certificates: {site: {chain: site.crt, key: lost}}
 authorities: {staff: gone}
@@ -29,8 +29,8 @@ routes:
 }
 
 #[test]
-fn a_file_of_users_or_keys_that_cannot_be_read_is_the_only_error_of_its_policy() {
-    wrong(
+fn unreadable_credentials_file_is_the_only_error_of_its_policy() {
+    check_errors(
         "\
 listen: 127.0.0.1:1
 routes:
@@ -49,7 +49,7 @@ routes:
 }
 
 #[test]
-fn a_listener_whose_certificate_has_an_error_is_no_error_of_its_own() {
+fn certificate_errors_are_not_repeated_for_listeners() {
     let problem = |place, part, found: &str| Problem {
         place,
         part,

@@ -11,7 +11,7 @@ use super::super::document::Document;
 use super::super::error::Diagnostics;
 use super::super::schema::{KeyDoc, schema};
 use super::super::yaml;
-use super::{all_wrong, loaded};
+use super::{all_errors_of, loaded};
 
 const UPSTREAM: &str = "listen: ':80'\nto: app\nauthorities: {staff: ca.pem}\ncertificates: {site: {chain: a.crt, key: a.key}}\nupstreams: {app: @}\n";
 const RULE: &str = "listen: ':80'\nauthorities: {staff: ca.pem}\njwt_providers: {id: {issuer: i, keys: jwks.json, algorithms: EdDSA}}\nroutes: {shop: {rules: [@]}}\n";
@@ -19,7 +19,7 @@ const LISTENER: &str = "to: http://127.0.0.1:1\nauthorities: {staff: ca.pem}\nce
 const PUSH: &str = "listen: ':80'\nauthorities: {staff: ca.pem}\ncertificates: {site: {chain: a.crt, key: a.key}}\njwt_providers: {id: {issuer: i, keys: jwks.json, algorithms: EdDSA}}\nroutes: {live: {rules: [{push: true}]}}\npush: @\n";
 const PROCESS: &str = "listen: ':80'\nto: http://127.0.0.1:1\n";
 
-/// Sections, each with the file around it: one of the above, and the keys between.
+/// Sections, each with its file: one of the above, and the keys between.
 const SECTIONS: &[(&str, &str, &str)] = &[
     ("Listener", LISTENER, "@"),
     ("ListenerTls", LISTENER, "{address: ':443', tls: @}"),
@@ -244,7 +244,7 @@ fn documentation_is_cut_into_its_parts() {
 fn examples_of_sections_are_valid_files() {
     for SectionSchema { name, example, .. } in sections() {
         let text = file(&name, &Value::Object(example));
-        assert_eq!(all_wrong(&text), Vec::<String>::new(), "{name}:\n{text}");
+        assert_eq!(all_errors_of(&text), Vec::<String>::new(), "{name}:\n{text}");
     }
 }
 
@@ -294,7 +294,7 @@ fn documented_defaults_are_those_of_omitted_keys() {
             example.extend(set.map(|value| (key, value)));
             let meanings = [&omitted, &explicit].map(|text| {
                 let loaded = loaded(text);
-                (all_wrong(text), loaded.config, loaded.kubernetes)
+                (all_errors_of(text), loaded.config, loaded.kubernetes)
             });
             if meanings[0] != meanings[1] || meanings[0].1.is_none() {
                 wrong.push(format!("{id}: {default}: {:?}", meanings[1].0));

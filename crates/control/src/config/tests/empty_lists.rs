@@ -1,19 +1,19 @@
-//! Empty lists, zeros and addresses that are taken: what would pass `check` and serve nothing, or serve everybody.
+//! Empty lists, zeros and duplicate addresses: settings that would pass `check` and serve no client, or every client.
 
-use super::{all_wrong, right};
+use super::{all_errors_of, valid_config};
 
 #[track_caller]
-fn told(text: &str, expected: &str) {
-    let wrong = all_wrong(text);
+fn check_error(text: &str, expected: &str) {
+    let wrong = all_errors_of(text);
     assert!(
         wrong.iter().any(|line| line.contains(expected)),
         "{text}: {wrong:#?}"
     );
 }
 
-/// `audience: []`, as a template writes it that found none, must not mean "any audience".
+/// `audience: []`, as written by a template without values, must not mean "any audience".
 #[test]
-fn an_empty_list_is_not_the_default_of_its_key() {
+fn empty_lists_are_errors() {
     let rule = |keys: &str| format!("listen: :80\nroutes: {{r: {{rules: [{{respond: 200, {keys}}}]}}}}\n");
     let forward =
         |keys: &str| format!("listen: :80\nroutes: {{r: {{rules: [{{to: 'http://a:1', {keys}}}]}}}}\n");
@@ -52,20 +52,20 @@ fn an_empty_list_is_not_the_default_of_its_key() {
             .to_owned(),
         "listen: :80\nto: http://a:1\npush: {origins: []}\n".to_owned(),
     ] {
-        told(
+        check_error(
             &text,
             "expected at least one element, or no such key, for its default, found an empty list",
         );
     }
-    told(
+    check_error(
         "listen: :80\nroutes: {r: {hosts: a.example, rules: []}}\n",
         "expected at least one rule, found an empty list",
     );
-    right(&forward("upgrades: []"));
+    valid_config(&forward("upgrades: []"));
 }
 
 #[test]
-fn what_would_let_nothing_pass_is_refused() {
+fn limits_of_zero_are_rejected() {
     let listener = |keys: &str| format!("listeners: {{a: {{address: ':80', {keys}}}}}\nto: http://a:1\n");
     let upstream =
         |keys: &str| format!("listen: :80\nto: a\nupstreams: {{a: {{endpoints: '127.0.0.1:1', {keys}}}}}\n");
@@ -103,7 +103,7 @@ fn what_would_let_nothing_pass_is_refused() {
             "a whole number from 1 to 4294967295, found `0`",
         ),
     ] {
-        told(&text, expected);
+        check_error(&text, expected);
     }
 }
 
@@ -127,9 +127,9 @@ fn addresses_that_are_taken_twice_are_refused() {
             "found `127.0.0.1:81` twice",
         ),
     ] {
-        told(text, expected);
+        check_error(text, expected);
     }
-    right(
+    valid_config(
         "listen: [127.0.0.1:0, 127.0.0.1:0]\nto: http://a:1\nadmin: {address: 127.0.0.1:0, metrics: 127.0.0.1:0}\n",
     );
 }

@@ -1,14 +1,14 @@
-//! Everything that is wrong is reported at once, and nothing of a wrong file is served.
+//! All errors are reported at once, and no part of an invalid file is served.
 
 use std::sync::Arc;
 
 use ringmain_gateway::model::{Action, LogDestination, Origin, Policy};
 
-use super::{all_wrong, loaded, right};
+use super::{all_errors_of, loaded, valid_config};
 
 #[track_caller]
-pub(super) fn wrong(text: &str, expected: &[&str]) {
-    let wrong = all_wrong(text);
+pub(super) fn check_errors(text: &str, expected: &[&str]) {
+    let wrong = all_errors_of(text);
     let wrong: Vec<_> = wrong
         .iter()
         .map(|line| line.strip_prefix("c.yaml:").unwrap_or(line))
@@ -42,7 +42,7 @@ routes:
       - to: http://127.0.0.1:1/path
         redirect: {status: 301}
 ";
-    wrong(
+    check_errors(
         text,
         &[
             "1:9: expected an IP address and port, such as 127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as \
@@ -72,7 +72,7 @@ routes:
 
 #[test]
 fn other_origins_and_tries() {
-    let config = right(
+    let config = valid_config(
         "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {percent: 5, least: 0}}\n\
          routes:\n  all:\n    rules:\n      - to: shop\n        timeouts: {minimum_rate: 1KiB}\n        retry: {on: [503, reset]}\n        \
          cors: {origins: ['https://shop.example', 'http://*.dev.example:3000'], methods: ['*'], headers: X-One, \
@@ -91,7 +91,7 @@ fn other_origins_and_tries() {
     assert_eq!(forward.timeouts.minimum_rate, 1024);
     let budget = config.upstreams[0].retry_budget;
     assert_eq!((budget.percent, budget.least), (5, 0));
-    let wrong = all_wrong(
+    let wrong = all_errors_of(
         "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {percent: 101}}\n\
          routes:\n  all:\n    rules:\n      - {to: shop, cors: {methods: PUT}}\n      \
          - {to: shop, cors: {origins: shop.example}}\n      - {to: shop, cors: {origins: 'https://a.example/b'}}\n      \
@@ -127,9 +127,9 @@ fn all_headers_are_not_exposed_with_credentials() {
     );
 }
 
-/// A wrong file is not served. What `ringmain explain` and configurations of many owners see of it never lets more in than it means.
+/// An invalid file is not served. `ringmain explain` and configurations of many owners never show more access than intended.
 #[test]
-fn a_rule_that_is_wrong_keeps_its_place() {
+fn an_invalid_rule_keeps_its_place() {
     let text = "\
 listen: :80
 upstreams:
@@ -159,7 +159,7 @@ to: good
     };
     assert_eq!(broken(0), [true, false]);
     assert_eq!(broken(1), [true]);
-    // Which requests the first rule is for is not known: no other one of the route may get them.
+    // The matches of the first rule are unknown: no other rule of the route may get its requests.
     assert_eq!(broken(2), [true, true]);
     assert!(config.routes[2].rules[0].matches.is_empty());
     assert_eq!(broken(3), [false]);
@@ -167,23 +167,23 @@ to: good
 }
 
 #[test]
-fn what_follows_from_an_error_is_not_told_again() {
-    wrong(
+fn derived_errors_are_not_reported() {
+    check_errors(
         "listen: :80\nupstreams: {a: {endpoints: here}}\nto: a\n",
         &["2:28: expected an address and port, a host and port, or unix:/path, found `here`"],
     );
 }
 
 #[test]
-fn what_only_compiling_finds_has_a_place_too() {
-    wrong(
+fn compile_problems_have_positions() {
+    check_errors(
         "listen: :80\nlisteners:\n  b: {address: ':80'}\nto: http://a:1\n",
         &[
             "3:3: listener `b`: hostnames: expected hosts that tell it from others, found none, as at listener `default` of \
            the same address",
         ],
     );
-    wrong(
+    check_errors(
         "listen: :80\nroutes:\n  r:\n    rules:\n      - {match: /, to: http://a:1}\n      - {match: {path: {exact: /x}}, to: \
          http://a:1, rewrite: {prefix: /}}\n",
         &[
@@ -194,44 +194,44 @@ fn what_only_compiling_finds_has_a_place_too() {
 }
 
 #[test]
-fn secrets_that_are_not_there_and_those_that_are_wrong() {
+fn missing_and_invalid_secrets() {
     let rule = |value: &str| {
         format!(
             "listen: :80\nroutes:\n  r: {{rules: [{{to: http://a:1, request_headers: {{set: {{a: '{value}'}}}}}}]}}\n"
         )
     };
-    wrong(
+    check_errors(
         &rule("${env:NONE}"),
-        &["3:59: expected the variable `NONE` in the environment, found none of that name that is a text"],
+        &["3:59: expected the variable `NONE` in the environment, found none of that name in UTF-8"],
     );
-    wrong(
+    check_errors(
         &rule("${file:none}"),
         &["3:59: expected a file that can be read, found `none`: entity not found"],
     );
-    wrong(
+    check_errors(
         &rule("${file:binary}"),
         &["3:59: expected a file of text (UTF-8), found `binary`"],
     );
-    wrong(
+    check_errors(
         &rule("${envNAME}"),
-        &["3:59: expected `${env:NAME}` or `${file:PATH}` (`$${` stands for `${`), found `${envNAME}`"],
+        &["3:59: expected `${env:NAME}` or `${file:PATH}` (`$${` is a literal `${`), found `${envNAME}`"],
     );
-    wrong(
+    check_errors(
         &rule("${env:NAME"),
-        &["3:59: expected `}` behind `${` (`$${` stands for `${`), found `${env:NAME`"],
+        &["3:59: expected `}` after `${` (`$${` is a literal `${`), found `${env:NAME`"],
     );
-    // What the secret is, is not told.
-    wrong(
+    // The secret itself is not quoted.
+    check_errors(
         &rule("${env:SECRET}"),
         &[
-            "3:59: expected a header's value: no control characters, no space at either end, found what `${env:SECRET}` \
+            "3:59: expected a header's value: no control characters, no space at either end, found the value of `${env:SECRET}` \
            stands for",
         ],
     );
 }
 
 #[test]
-fn what_is_no_yaml_is_told_and_nothing_served() {
+fn invalid_yaml_is_reported() {
     let check = |text: &str, expected: &str| {
         let loaded = loaded(text);
         assert!(loaded.config.is_none());
@@ -250,7 +250,7 @@ fn what_is_no_yaml_is_told_and_nothing_served() {
         "to: *a\n",
         "1:5: expected an alias of an anchor further up, found another one",
     );
-    check("- a\n", "1:1: expected keys with values, found a list");
+    check("- a\n", "1:1: expected a map, found a list");
 }
 
 #[test]
@@ -262,35 +262,35 @@ fn many_errors_are_counted() {
 
 #[test]
 fn short_forms_and_switches() {
-    wrong(
+    check_errors(
         "listen: :80\nto: []\n",
         &["2:5: expected at least one element, or no such key, for its default, found an empty list"],
     );
-    wrong(
+    check_errors(
         "listen: :80\nto: 127.0.0.1:3000\n",
         &[
             "2:5: expected the name of an upstream or a URL (write http://127.0.0.1:3000), found `127.0.0.1:3000`",
         ],
     );
-    wrong(
+    check_errors(
         "to: http://a:1\n",
-        &["1:1: expected somewhere to listen: the key `listen`, `listeners` or `kubernetes`, found none"],
+        &["1:1: expected a listener: the key `listen`, `listeners` or `kubernetes`, found none"],
     );
-    wrong("listen: :80\nto:\n", &["2:3: expected a text, found nothing"]);
-    wrong(
+    check_errors("listen: :80\nto:\n", &["2:3: expected a string, found nothing"]);
+    check_errors(
         "listen: :80\nroutes: {r: {rules: [{respond: 404, timeouts: {idle: off}}]}}\n",
         &["2:47: expected the key `timeouts` only beside `to`, found it beside another action"],
     );
-    wrong(
+    check_errors(
         "listen: :80\nto: https://127.0.0.1\n",
         &[
-            "2:5: expected a host's name in a URL of https, which its certificate is checked for (for an address write an \
+            "2:5: expected a host name in an https URL, for the verification of its certificate (for an IP address, write an \
            upstream with `tls: {server_name: …}`), found `https://127.0.0.1`",
         ],
     );
 }
 
-/// One change of a text as a slip of the hand makes it.
+/// Returns a text with one typing error.
 fn mutated(text: &str, random: &mut fastrand::Rng) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let at = random.usize(..lines.len());
@@ -331,11 +331,11 @@ fn no_slip_of_the_hand_panics_and_every_error_has_a_place() {
             assert!(!error.to_string().contains('\n'), "{error}");
         }
         assert!(loaded.config.is_some() || !loaded.errors.is_empty());
-        all_wrong(&text);
+        all_errors_of(&text);
     }
 }
 
-/// The names of all keys that the schema has.
+/// Returns the names of the keys in the schema.
 fn keys() -> std::collections::BTreeSet<String> {
     fn collect(value: &serde_json::Value, keys: &mut std::collections::BTreeSet<String>) {
         match value {
@@ -354,7 +354,7 @@ fn keys() -> std::collections::BTreeSet<String> {
     keys
 }
 
-/// Every key of an example misspelt and every value of it of another type, one at a time: nothing of the file is taken.
+/// Misspells every key of an example and changes the type of every value, one at a time: no part of the file is taken.
 #[test]
 fn no_misspelt_key_and_no_value_of_another_type_is_taken() {
     let keys = keys();
@@ -419,7 +419,7 @@ fn paths_with_patterns_of_other_programs_are_refused() {
         ("/v[0-9]/x", "write `{path: {regex: '/v[0-9]/x'}}`"),
     ] {
         let of = |text: String| {
-            let wrong = all_wrong(&format!(
+            let wrong = all_errors_of(&format!(
                 "listen: :80\nroutes: {{r: {{rules: [{{match: {text}, respond: 200}}]}}}}\n"
             ));
             assert_eq!(wrong.len(), 1, "{path}: {wrong:?}");
@@ -436,14 +436,14 @@ fn paths_with_patterns_of_other_programs_are_refused() {
         "/a.b",
         "/c++",
     ] {
-        right(&format!(
+        valid_config(&format!(
             "listen: :80\nroutes: {{r: {{rules: [{{match: {path}, respond: 200}}]}}}}\n"
         ));
     }
 }
 
 #[test]
-fn a_secret_that_is_wrong_is_not_repeated() {
+fn invalid_secrets_are_not_quoted() {
     for text in [
         "push: {api_key: 'hunter two'}",
         "push: {api_key: [hunter, two]}",
@@ -455,7 +455,7 @@ fn a_secret_that_is_wrong_is_not_repeated() {
         "routes: {r: {rules: [{to: 'http://a:1', request_headers: {set: {a: \"hunter\\n\"}}}]}}",
         "admin: {address: '127.0.0.1:1', token: 'hunter two'}",
     ] {
-        let wrong = all_wrong(&format!("listen: :80\n{text}\n"));
+        let wrong = all_errors_of(&format!("listen: :80\n{text}\n"));
         assert!(!wrong.is_empty(), "{text}");
         assert!(wrong.iter().all(|line| !line.contains("hunter")), "{wrong:?}");
     }
@@ -464,13 +464,13 @@ fn a_secret_that_is_wrong_is_not_repeated() {
         "push: {nats: {n: {servers: 'nats://a', subjects: a, token: $TOKEN}}}",
         "routes: {r: {rules: [{to: 'http://a:1', request_headers: {set: {authorization: Bearer $TOKEN}}}]}}",
     ] {
-        let wrong = all_wrong(&format!("listen: :80\n{text}\n"));
+        let wrong = all_errors_of(&format!("listen: :80\n{text}\n"));
         assert!(wrong.iter().any(|line| line.contains("`${env:")), "{wrong:?}");
     }
 }
 
 #[test]
-fn what_no_request_reaches_is_warned_of() {
+fn unreachable_parts_are_warnings() {
     let warned = |text: &str| -> Vec<String> {
         let loaded = loaded(text);
         assert_eq!(loaded.errors, [], "{text}");
@@ -498,7 +498,7 @@ fn what_no_request_reaches_is_warned_of() {
     none(&format!(
         "{listeners}routes: {{r: {{hosts: '*.x.a.example', listeners: secure, to: 'http://a:1'}}}}\n"
     ));
-    assert!(warned("listen: :80\n")[0].contains("there are no routes"));
+    assert!(warned("listen: :80\n")[0].contains("no routes"));
     none("listen: :80\nto: http://a:1\n");
     let twice = warned(
         "listen: :80\nroutes:\n  r:\n    rules:\n      - {match: /a, respond: 200}\n      - {match: /a, respond: 201}\n      - {match: {path: /a, method: GET}, respond: 202}\n",
@@ -513,7 +513,7 @@ fn what_no_request_reaches_is_warned_of() {
 #[test]
 fn where_an_access_log_goes() {
     let to = |text: &str| {
-        let config = right(&format!(
+        let config = valid_config(&format!(
             "listen: :80\nto: http://127.0.0.1:1\naccess_log: {text}\n"
         ));
         config.access_log.map(|log| log.to)
@@ -545,7 +545,7 @@ fn where_an_access_log_goes() {
             "; whoever sends lines to syslog reads them from there, found `syslog:server=unix:/dev/log`",
         ),
     ] {
-        wrong(
+        check_errors(
             &format!("listen: :80\nto: http://127.0.0.1:1\naccess_log: {{to: {text}}}\n"),
             &[&format!("3:18: {EXPECTED}{told}")],
         );
@@ -553,12 +553,12 @@ fn where_an_access_log_goes() {
 }
 
 #[test]
-fn datagrams_are_not_served_yet() {
-    wrong(
+fn udp_is_not_supported() {
+    check_errors(
         "listeners: {dns: {address: ':53', protocol: udp}}\nstreams: {dns: {to: http://127.0.0.1:1}}\n",
         &[
-            "1:45: expected one of `http`, `h2c`, `https`, `tcp`, `tls`, `tls_passthrough`, found `udp`; datagrams are not served yet: \
-             no listener takes UDP, and nothing of it is passed on",
+            "1:45: expected one of `http`, `h2c`, `https`, `tcp`, `tls`, `tls_passthrough`, found `udp`; UDP is not supported: \
+             datagrams are neither received nor forwarded",
         ],
     );
 }

@@ -1,14 +1,14 @@
-//! What bounds requests: what files say of it, and what is told of wrong ones.
+//! Policies that limit traffic: their keys, and errors.
 
 use std::time::Duration;
 
 use ringmain_gateway::model::{ClaimPath, Policy, RateHeaders, RateKey, Share, Target};
 
-use super::{all_wrong, right};
+use super::{all_errors_of, valid_config};
 
 /// The policies of the only rule of a route with these policies.
 fn policies(route: &str, rule: &str) -> Vec<Policy> {
-    let config = right(&format!(
+    let config = valid_config(&format!(
         "listen: :80\nroutes:\n  shop:\n    policies: {route}\n    rules:\n      - respond: 200\n        policies: {rule}\n"
     ));
     config.routes[0].rules[0].policies.clone()
@@ -59,7 +59,7 @@ fn a_rate_of_several_gateways() {
 }
 
 #[test]
-fn what_is_counted_by() {
+fn counters_by_claims() {
     let text = |jwt: &str| {
         format!(
             "listen: :80\njwt_providers: {{id: {{issuer: 'https://id', jwks: 'http://127.0.0.1:1/jwks'}}}}\nroutes:\n  shop:\n    rules:\n      \
@@ -67,7 +67,7 @@ fn what_is_counted_by() {
              concurrency: {{requests: 2, by: [source, {{claim: org.tenant}}]}}\n{jwt}"
         )
     };
-    let config = right(&text("          jwt: {provider: id}\n"));
+    let config = valid_config(&text("          jwt: {provider: id}\n"));
     let (mut rates, mut caps) = (Vec::new(), Vec::new());
     for policy in &config.routes[0].rules[0].policies {
         match policy {
@@ -79,8 +79,8 @@ fn what_is_counted_by() {
     let claim = |path: &str| RateKey::Claim(ClaimPath(path.into()));
     assert_eq!(rates, [claim("sub")]);
     assert_eq!(caps, [RateKey::SOURCE, claim("org.tenant")]);
-    // Nobody has checked whose it is.
-    let told = all_wrong(&text(""));
+    // No policy has verified the claim.
+    let told = all_errors_of(&text(""));
     assert_eq!(told.len(), 2, "{told:?}");
     for (line, part) in told.iter().zip(["rate_limit", "concurrency"]) {
         let expected = format!("policies.{part}.by: expected claims only beside the policy `jwt`");
@@ -89,7 +89,7 @@ fn what_is_counted_by() {
 }
 
 #[test]
-fn a_rules_limits_stand_in_place_of_its_routes() {
+fn limits_of_a_rule_replace_those_of_its_route() {
     let names = |all: Vec<Policy>| {
         let names = all.into_iter().filter_map(|policy| match policy {
             Policy::RateLimit(limit) => Some(limit.name.to_string()),
@@ -98,7 +98,7 @@ fn a_rules_limits_stand_in_place_of_its_routes() {
         });
         names.collect::<Vec<_>>()
     };
-    // Of a route: all of its rules count together.
+    // Limits of a route count all of its rules together.
     let route = "{rate_limit: {requests: 5}, concurrency: {requests: 3}}";
     assert_eq!(names(policies(route, "{}")), ["shop/0", "shop"]);
     assert_eq!(names(policies(route, "{rate_limit: false}")), ["shop"]);
@@ -112,7 +112,7 @@ fn a_rules_limits_stand_in_place_of_its_routes() {
 }
 
 #[test]
-fn what_goes_first_and_what_is_put_in() {
+fn load_shedding_and_fault_injection() {
     let all = policies(
         "{}",
         "{shed: {late: 20ms}, inject: {delay: {time: 1s, share: 10%}, abort: {status: 500}, header: X-Try}}",
@@ -134,11 +134,11 @@ fn what_goes_first_and_what_is_put_in() {
     assert_eq!(shed.late, Duration::from_millis(50));
 }
 
-/// Each with what is told of it.
+/// Policies, each with its error.
 #[track_caller]
-fn wrong(all: &[(&str, &str)]) {
+fn check_errors(all: &[(&str, &str)]) {
     for (policies, told) in all {
-        let wrong = all_wrong(&format!(
+        let wrong = all_errors_of(&format!(
             "listen: :80\nroutes:\n  all:\n    rules:\n      - {{respond: 200, policies: {{{policies}}}}}\n"
         ));
         let right_place = |line: &String| line.starts_with("c.yaml:5:") && line.contains(*told);
@@ -147,8 +147,8 @@ fn wrong(all: &[(&str, &str)]) {
 }
 
 #[test]
-fn wrong_rates() {
-    wrong(&[
+fn invalid_rate_limits() {
+    check_errors(&[
         ("rate_limit: {per: 1s}", "the key `requests`, found none"),
         (
             "rate_limit: {requests: 0}",
@@ -206,8 +206,8 @@ fn wrong_rates() {
 }
 
 #[test]
-fn wrong_others() {
-    wrong(&[
+fn invalid_traffic_policies() {
+    check_errors(&[
         (
             "rate_limit: []",
             "at least one element, or no such key, for its default, found an empty list",

@@ -1,4 +1,4 @@
-//! From the parser's events to values: what aliases and merges stand for is put in their place.
+//! From events of the parser to values, with aliases and merge keys resolved.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +10,13 @@ use super::{YamlEntry, YamlNode, YamlValue};
 use crate::config::error::{Diagnostics, FilePosition, quote};
 use crate::limits;
 
-/// The file is no YAML that can be used, and why was told.
+/// The file is not usable YAML; the error was reported.
 struct InvalidYaml;
 
-/// The key whose maps are taken into the map it stands in.
+/// The key whose maps are merged into its map.
 const MERGE: &str = "<<";
 
-/// Maps with more keys have a set to find a second one of the same name.
+/// Maps with more keys use a set to find duplicates.
 const LINEAR_SEARCH_MAX: usize = 16;
 
 pub(super) fn compose<'t>(text: &'t str, errors: &Diagnostics<'_>) -> Option<YamlNode<'t>> {
@@ -36,11 +36,11 @@ pub(super) fn compose<'t>(text: &'t str, errors: &Diagnostics<'_>) -> Option<Yam
 struct Composer<'t, 'e> {
     parser: Parser<'t, StrInput<'t>>,
     errors: &'e Diagnostics<'e>,
-    /// What aliases stand for.
+    /// The values of anchors.
     anchors: BTreeMap<usize, Anchored<'t>>,
-    /// Of the whole file, copies too.
+    /// The number of values of the whole file, copies included.
     values: usize,
-    /// Aliases and the values that they stand for.
+    /// The number of values that aliases resolve to.
     aliased: usize,
     /// Bytes of texts that were copied for aliases.
     copied: usize,
@@ -51,7 +51,7 @@ struct Anchored<'t> {
     size: NodeSize,
 }
 
-/// What a value has in it, itself too.
+/// The size of a value, itself included.
 #[derive(Clone, Copy, Default)]
 struct NodeSize {
     values: usize,
@@ -141,7 +141,7 @@ impl<'t> Composer<'t, '_> {
             return self.fail(
                 position,
                 "an alias of a value that ends further up",
-                "one inside of it",
+                "one that contains it",
             );
         };
         let (mut node, size) = (node.clone(), *size);
@@ -150,7 +150,7 @@ impl<'t> Composer<'t, '_> {
         }
         self.aliased += size.values;
         if self.aliased > limits::CONFIG_ALIASES {
-            let expected = format!("aliases that stand for at most {} values", limits::CONFIG_ALIASES);
+            let expected = format!("aliases of at most {} values", limits::CONFIG_ALIASES);
             return self.fail(position, expected, "one more");
         }
         self.count_copied(position, size)?;
@@ -215,7 +215,7 @@ impl<'t> Composer<'t, '_> {
         Ok(())
     }
 
-    /// Takes in what a merge key names: keys that are there already stay, and an earlier map goes before a later one.
+    /// Merges the maps of a merge key: existing keys take precedence, and an earlier map over a later one.
     fn merge(&self, pairs: &mut Vec<YamlEntry<'t>>, merged: YamlNode<'t>) -> Result<(), InvalidYaml> {
         let maps = match merged.value {
             YamlValue::List(maps) => maps,
@@ -223,7 +223,7 @@ impl<'t> Composer<'t, '_> {
         };
         for map in maps {
             let YamlValue::Map(more) = map.value else {
-                let expected = format!("keys with values, or a list of such, behind `{MERGE}`");
+                let expected = format!("a map, or a list of maps, after `{MERGE}`");
                 return self.fail(map.position, expected, map.value.kind_name());
             };
             let mut known: BTreeSet<String> = pairs
@@ -268,7 +268,7 @@ impl<'t> Composer<'t, '_> {
             Some(_) => false,
         };
         if !as_tagged {
-            let expected = format!("what its tag `!!{}` says", tag.unwrap_or_default());
+            let expected = format!("a value of its tag `!!{}`", tag.unwrap_or_default());
             return self.fail(position, expected, quote(&text));
         }
         Ok(match kind {
@@ -304,7 +304,7 @@ impl<'t> Composer<'t, '_> {
     fn count_copied(&mut self, position: FilePosition, size: NodeSize) -> Result<(), InvalidYaml> {
         self.copied += size.bytes;
         if self.copied > limits::CONFIG_BYTES {
-            let expected = format!("aliases that stand for at most {} bytes", limits::CONFIG_BYTES);
+            let expected = format!("aliases of at most {} bytes", limits::CONFIG_BYTES);
             return self.fail(position, expected, "more");
         }
         self.count_values(position, size.values)
@@ -360,7 +360,7 @@ impl<'t> Composer<'t, '_> {
     }
 }
 
-/// Whether it only says that a value is not to be looked at any further (§6.9.1): `!`.
+/// Returns whether a tag is non-specific (§6.9.1): `!`.
 fn is_non_specific(tag: &Tag) -> bool {
     matches!(tag.suffix(), "" | "!")
 }
@@ -405,7 +405,7 @@ fn measure(node: &YamlNode<'_>) -> NodeSize {
     whole
 }
 
-/// What an alias stands for stands where the alias does.
+/// Sets the position of a value and of its parts.
 fn set_position(node: &mut YamlNode<'_>, position: FilePosition) {
     node.position = position;
     match &mut node.value {

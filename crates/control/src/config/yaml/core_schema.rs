@@ -1,4 +1,4 @@
-//! What a plain value is, by the core schema of YAML 1.2.2 (§10.3.2).
+//! Resolution of plain values by the core schema of YAML 1.2.2 (§10.3.2).
 
 /// The kinds that the core schema knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(super) enum ScalarKind {
     Text,
 }
 
-/// What a plain value is.
+/// Resolves the kind of a plain value.
 pub(super) fn resolve_kind(text: &str) -> ScalarKind {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Null,
@@ -28,7 +28,7 @@ fn is_radix(text: &str, prefix: &str, is_digit: impl Fn(u8) -> bool) -> bool {
         .is_some_and(|digits| !digits.is_empty() && digits.bytes().all(is_digit))
 }
 
-/// `[0-9]+`, or `(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, or infinity; the sign is gone.
+/// `[0-9]+`, or `(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, or infinity, without the sign.
 fn decimal_kind(text: &str) -> ScalarKind {
     if matches!(text, ".inf" | ".Inf" | ".INF") {
         return ScalarKind::Float;

@@ -1,4 +1,4 @@
-//! What YAML means here, alone and beside another reader of it.
+//! Values of YAML files, alone and compared with another parser.
 
 use serde_json::Value as Json;
 
@@ -9,7 +9,7 @@ use crate::config::error::{Diagnostics, FilePosition};
 /// In place of a key that is no text, which JSON cannot have.
 const NO_NAME: &str = "\0";
 
-/// The values, or what was told.
+/// Returns the values, or the first error.
 fn values(text: &str) -> Result<Json, String> {
     let errors = Diagnostics::new("f");
     match parse(text, &errors) {
@@ -78,7 +78,7 @@ fn tags_of_the_core_schema_and_no_others() {
     );
     told(
         "a: !!int x\n",
-        "1:10: expected what its tag `!!int` says, found `x`",
+        "1:10: expected a value of its tag `!!int`, found `x`",
     );
     told(
         "a: !!map []\n",
@@ -91,14 +91,14 @@ fn tags_of_the_core_schema_and_no_others() {
 }
 
 #[test]
-fn merges_take_in_what_is_not_there() {
+fn merge_keys_add_missing_keys() {
     let text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 3}\nd: {'<<': 1}\n";
     let read = values(text).unwrap();
     assert_eq!(read["c"], serde_json::json!({"x": 3.0, "y": 1.0, "z": 2.0}));
     assert_eq!(read["d"], serde_json::json!({"<<": 1.0}));
     told(
         "a: {<<: [1]}\n",
-        "1:10: expected keys with values, or a list of such, behind `<<`, found a text",
+        "1:10: expected a map, or a list of maps, after `<<`, found a string",
     );
     told(
         "a: {<<: {}, <<: {}}\n",
@@ -124,14 +124,14 @@ fn keys_are_there_once() {
 }
 
 #[test]
-fn an_alias_stands_for_a_value_that_is_whole() {
+fn aliases_need_a_complete_value() {
     told(
         "a: *b\n",
         "1:4: expected an alias of an anchor further up, found another one",
     );
     told(
         "a: &a [*a]\n",
-        "1:8: expected an alias of a value that ends further up, found one inside of it",
+        "1:8: expected an alias of a value that ends further up, found one that contains it",
     );
 }
 
@@ -144,7 +144,7 @@ fn aliases_cannot_make_a_small_file_large() {
     }
     let told = values(&text).unwrap_err();
     assert!(
-        told.contains("expected aliases that stand for at most 100000 values"),
+        told.contains("expected aliases of at most 100000 values"),
         "{told}"
     );
 
@@ -152,13 +152,13 @@ fn aliases_cannot_make_a_small_file_large() {
     let text = format!("a: &a \"{long}\"\nb: [{}]\n", vec!["*a"; 40].join(", "));
     let told = values(&text).unwrap_err();
     assert!(
-        told.contains("expected aliases that stand for at most 33554432 bytes"),
+        told.contains("expected aliases of at most 33554432 bytes"),
         "{told}"
     );
 }
 
 #[test]
-fn depth_is_bounded_whatever_makes_it() {
+fn nesting_depth_is_limited() {
     let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     assert!(values(&nested(64)).is_ok());
     told(
@@ -180,7 +180,7 @@ fn depth_is_bounded_whatever_makes_it() {
     assert!(values(&"? ".repeat(100_000)).is_err());
 }
 
-/// What another reader makes of it; `None`: it refuses.
+/// Returns the values of the other parser; `None`: it rejects the text.
 fn twin(text: &str) -> Option<Json> {
     let options = serde_saphyr::options! {
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error,
@@ -254,10 +254,10 @@ fn another_reader_reads_the_same() {
                 both += 1;
             }
             (Err(_), None) => neither += 1,
-            // That is for whoever asks for names to tell, with its place.
+            // Duplicates are reported by the reader of names, with their position.
             (Ok(ours), None) if ours.to_string().contains(r"\u0000") => {}
             // A merge key without a value is a slip, and so are lists in its list.
-            (Err(error), Some(_)) if error.contains("behind `<<`, found ") => {}
+            (Err(error), Some(_)) if error.contains("after `<<`, found ") => {}
             (ours, theirs) => panic!("{text:?}: here {ours:?}, there {theirs:?}"),
         }
     }

@@ -10,50 +10,50 @@
 
 use super::{LINE_BYTES, SUBJECT_BYTES};
 
-/// Reads what a server says. After a [`ProtocolError`] nothing is to be read any more.
+/// Decodes the messages of a server. After a [`ProtocolError`] no more data may be decoded.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     payload_bytes: usize,
-    /// Of a payload that is too large, with its end: bytes that are still to come.
+    /// The number of bytes of an oversized payload that are still to be skipped.
     skipping: usize,
-    /// Of the line that has not come whole: bytes that hold no end of it.
+    /// The number of bytes of an incomplete line that have been searched for its end.
     scanned: usize,
 }
 
-/// What a server has said.
+/// An event from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent<'b> {
-    /// What it is and wants, as JSON; the first of all, and again when that changes.
+    /// Its properties and requirements, as JSON; the first event, and repeated when they change.
     Info(&'b [u8]),
     /// Something was published.
     Message {
-        /// Where.
+        /// The subject.
         subject: &'b str,
         /// The number of the subscription.
         subscription: u64,
-        /// What.
+        /// The payload.
         payload: &'b [u8],
     },
-    /// Something was published that has more bytes than are taken. They are passed over.
+    /// A message with an oversized payload, which is skipped.
     TooLarge {
-        /// Where.
+        /// The subject.
         subject: &'b str,
         /// The number of the subscription.
         subscription: u64,
-        /// How many there are.
+        /// The size of the payload.
         bytes: usize,
     },
-    /// It wants to know whether somebody is there: a PONG is due.
+    /// A ping: a pong is due.
     Ping,
-    /// It is there.
+    /// A pong.
     Pong,
-    /// It has done what it was told to.
+    /// The last command was accepted.
     Ok,
     /// It has not, or is about to close: why, without the quotes.
     Error(&'b str),
 }
 
-/// A server does not keep to the protocol.
+/// A violation of the protocol by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     /// A line is longer than [`LINE_BYTES`].
@@ -62,7 +62,7 @@ pub enum ProtocolError {
     /// A line does not end with CR and LF.
     #[error("expected CR and LF at the end of a line, found LF alone")]
     LineEnd,
-    /// No such thing is said to a client that asked for nothing else.
+    /// A line that servers do not send to such a client.
     #[error("expected INFO, MSG, PING, PONG, +OK or -ERR, found something else")]
     Unknown,
     /// A MSG without its parts, or with others.
@@ -76,8 +76,8 @@ pub enum ProtocolError {
 const END: &[u8] = b"\r\n";
 
 impl Decoder {
-    /// For payloads of so many bytes at most: larger ones are passed over. Whoever keeps what has not been consumed holds at most
-    /// [`LINE_BYTES`] and those, and two bytes more.
+    /// Creates a decoder for payloads of at most `payload_bytes` bytes: larger ones are skipped. A caller that keeps unconsumed
+    /// bytes holds at most [`LINE_BYTES`], that number, and two bytes.
     #[must_use]
     pub fn new(payload_bytes: usize) -> Decoder {
         Decoder {
@@ -87,8 +87,8 @@ impl Decoder {
         }
     }
 
-    /// Reads the first event. Returns how many bytes are done with, and what they said. `None`: what is left is the part of
-    /// something, and is shown again with what comes behind it.
+    /// Decodes the first event. Returns the number of consumed bytes, and the event. `None`: the rest is incomplete, and must be
+    /// passed again with more data.
     ///
     /// # Errors
     /// [`ProtocolError`].
@@ -141,7 +141,7 @@ impl Decoder {
         if end >= LINE_BYTES {
             return Err(ProtocolError::LongLine);
         }
-        // Shown again for want of its payload, it need not be looked through.
+        // With an incomplete payload the line is passed again, and need not be searched again.
         self.scanned = end;
         bytes[..end]
             .strip_suffix(b"\r")
@@ -149,7 +149,7 @@ impl Decoder {
             .ok_or(ProtocolError::LineEnd)
     }
 
-    /// A message, and the bytes behind its line that are done with. `None`: it is not all there.
+    /// Decodes a message. Returns it, and the number of bytes consumed after its line. `None`: it is incomplete.
     fn decode_message<'b>(
         &mut self,
         arguments: &'b [u8],
@@ -159,7 +159,7 @@ impl Decoder {
         let mut parts = arguments.split([' ', '\t']).filter(|part| !part.is_empty());
         let mut next = || parts.next();
         let (subject, subscription, third, fourth) = (next(), next(), next(), next());
-        // Between them may be a subject for an answer.
+        // An optional reply subject is between them.
         let bytes = fourth.or(third).and_then(number);
         let subscription = subscription.and_then(number);
         let (Some(subject), Some(subscription), Some(bytes), None) =

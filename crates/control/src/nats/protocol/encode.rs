@@ -1,10 +1,10 @@
-//! What a client says.
+//! Messages of a client.
 
 use std::io::Write;
 
 use super::subject::{is_filter, is_subject};
 
-/// What cannot be said; nothing was written.
+/// An invalid argument; no data was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// Not a subject, or with wildcards where something is published.
@@ -15,7 +15,7 @@ pub enum EncodeError {
     LineBreak,
 }
 
-/// Who the client is and what it knows, as JSON on one line.
+/// Encodes CONNECT with the client's options, as JSON on one line.
 ///
 /// # Errors
 /// [`EncodeError::LineBreak`].
@@ -27,7 +27,7 @@ pub fn encode_connect(json: &str, out: &mut Vec<u8>) -> Result<(), EncodeError> 
     Ok(())
 }
 
-/// What is published where `filter` matches is wanted, by this number.
+/// Encodes SUB: subscribes to `filter` under a number.
 ///
 /// # Errors
 /// [`EncodeError::Subject`].
@@ -53,12 +53,12 @@ pub fn encode_publish(subject: &str, payload: &[u8], out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Is somebody there?
+/// Encodes PING.
 pub fn encode_ping(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PING\r\n");
 }
 
-/// Somebody is.
+/// Encodes PONG.
 pub fn encode_pong(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PONG\r\n");
 }

@@ -1,11 +1,11 @@
-//! An upstream, a client, and what they say to each other.
+//! An upstream, a client, and their messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// How long anything may take before a test fails: a guard, never a measure.
+/// The maximum time of a step before a test fails: a guard, not a measure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A message: its first line, its fields in small letters, its body.
@@ -22,7 +22,7 @@ impl HttpMessage {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Reads one that tells its length. `None`: the peer has ended.
+    /// Reads a message with a length. `None`: the peer has closed the connection.
     fn read(reader: &mut impl BufRead) -> Option<HttpMessage> {
         let line = |reader: &mut dyn BufRead| {
             let mut line = String::new();
@@ -51,7 +51,7 @@ impl HttpMessage {
     }
 }
 
-/// Answers each request with the body that it was sent, or else with this, as JSON; and tells what it was sent.
+/// Answers each request with its body, or else with `answer`, as JSON; and passes on the requests.
 pub(crate) fn upstream(answer: &'static str) -> (SocketAddr, Receiver<HttpMessage>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("it is bound");
@@ -77,7 +77,7 @@ fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<HttpMessage>) 
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        // Nobody may want to know.
+        // The test may have ended.
         let _ = seen.send(message);
         if stream.write_all(&[head.as_bytes(), &body].concat()).is_err() {
             return;
@@ -85,7 +85,7 @@ fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<HttpMessage>) 
     }
 }
 
-/// Asks one thing on a connection of its own.
+/// Sends one request on a new connection.
 pub(crate) fn ask(addr: &str, method: &str, target: &str, body: &str) -> HttpMessage {
     let mut stream = TcpStream::connect(addr).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
