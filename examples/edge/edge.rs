@@ -10,7 +10,7 @@ use ringmain_control::edge::Edge;
 
 fn main() -> Exit {
     let file = std::env::args().nth(1);
-    Edge::of(file.unwrap_or_else(|| "examples/edge/edge.yaml".into()))
+    Edge::from_file(file.unwrap_or_else(|| "examples/edge/edge.yaml".into()))
         .filter("sign", sign::configure)
         .filter("redact", redact::configure)
         .run()

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use ringmain_control::config::{Sources, load};
+use ringmain_control::config::{ConfigEnvironment, load};
 use ringmain_gateway::table::{Headers, RequestFacts, Table};
 
 /// Longer inputs only repeat what shorter ones do, and take longer.
@@ -18,7 +18,7 @@ pub fn run(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(&input[..input.len().min(LONGEST)]) else {
         return;
     };
-    let sources = Sources {
+    let environment = ConfigEnvironment {
         variable: &|name| (!name.is_empty()).then(|| name.to_owned()),
         file: &|path| match path.len() % 2 {
             0 => Ok(b"-----BEGIN CERTIFICATE-----\n".to_vec()),
@@ -27,7 +27,7 @@ pub fn run(input: &[u8]) {
         is_public: &|_| false,
         folder: Path::new("/etc"),
     };
-    let loaded = load("f", text, &sources);
+    let loaded = load("f", text, &environment);
     let lines = text.lines().count().max(1) as u64 + 1;
     for error in &loaded.errors {
         assert!((1..=lines).contains(&error.position.line), "{error}");
@@ -38,7 +38,7 @@ pub fn run(input: &[u8]) {
         return;
     };
     let table: Table<()> = Table::compile(Arc::new(config), None, &mut |_, _| Ok(()));
-    let _ = loaded.located(table.problems());
+    let _ = loaded.locate_problems(table.problems());
     let hosts = ["", "shop.example", "a.b.shop.example", "staff.shop.example"];
     for (address, _, _) in table.addresses().iter() {
         for host in hosts {

@@ -2,7 +2,7 @@
 //!
 //! The first byte of an input is what a payload may have, the next two say where the rest, which is what a server sends, is cut.
 
-use ringmain_control::nats::protocol::{Decoder, Event, Fault, LINE_BYTES, SUBJECT_BYTES};
+use ringmain_control::nats::protocol::{Decoder, LINE_BYTES, ProtocolError, SUBJECT_BYTES, ServerEvent};
 
 /// What was said, kept.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ enum Said {
 }
 
 /// What came of all of it.
-type Outcome = (Vec<Said>, Option<Fault>);
+type Outcome = (Vec<Said>, Option<ProtocolError>);
 
 /// Laws: no panic; any cut gives the outcome of the whole, and so does one byte at a time; what is held is never more than a line
 /// and a payload; the outcome is what the second reader finds.
@@ -60,23 +60,23 @@ fn read<'b>(most: usize, pieces: impl IntoIterator<Item = &'b [u8]>) -> Outcome 
     (said, None)
 }
 
-fn keep(event: Event<'_>) -> Said {
+fn keep(event: ServerEvent<'_>) -> Said {
     match event {
-        Event::Info(json) => Said::Info(json.to_vec()),
-        Event::Message {
+        ServerEvent::Info(json) => Said::Info(json.to_vec()),
+        ServerEvent::Message {
             subject,
             subscription,
             payload,
         } => Said::Message(subject.to_owned(), subscription, payload.to_vec()),
-        Event::TooLarge {
+        ServerEvent::TooLarge {
             subject,
             subscription,
             bytes,
         } => Said::TooLarge(subject.to_owned(), subscription, bytes),
-        Event::Ping => Said::Word("ping"),
-        Event::Pong => Said::Word("pong"),
-        Event::Ok => Said::Word("+ok"),
-        Event::Error(why) => Said::Error(why.to_owned()),
+        ServerEvent::Ping => Said::Word("ping"),
+        ServerEvent::Pong => Said::Word("pong"),
+        ServerEvent::Ok => Said::Word("+ok"),
+        ServerEvent::Error(why) => Said::Error(why.to_owned()),
     }
 }
 
@@ -96,16 +96,16 @@ fn naive(most: usize, mut bytes: &[u8]) -> Outcome {
 }
 
 /// The first that is said, and what is behind it.
-fn first(most: usize, bytes: &[u8]) -> Result<Option<(Said, &[u8])>, Fault> {
+fn first(most: usize, bytes: &[u8]) -> Result<Option<(Said, &[u8])>, ProtocolError> {
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
     let (line, rest) = (lines.next().unwrap_or_default(), lines.next());
     if line.len() >= LINE_BYTES {
-        return Err(Fault::LongLine);
+        return Err(ProtocolError::LongLine);
     }
     let Some(rest) = rest else {
         return Ok(None);
     };
-    let line = line.strip_suffix(b"\r").ok_or(Fault::LineEnd)?;
+    let line = line.strip_suffix(b"\r").ok_or(ProtocolError::LineEnd)?;
     let mut halves = line.splitn(2, |byte| b" \t".contains(byte));
     let word = halves.next().unwrap_or_default().to_ascii_lowercase();
     let said = halves.next().unwrap_or_default().trim_ascii();
@@ -115,29 +115,32 @@ fn first(most: usize, bytes: &[u8]) -> Result<Option<(Said, &[u8])>, Fault> {
         b"+ok" => Said::Word("+ok"),
         b"info" => Said::Info(said.to_vec()),
         b"-err" => {
-            let why = String::from_utf8(said.to_vec()).map_err(|_| Fault::Unknown)?;
+            let why = String::from_utf8(said.to_vec()).map_err(|_| ProtocolError::Unknown)?;
             Said::Error(why.trim_matches('\'').to_owned())
         }
         b"msg" => return message(most, said, rest),
-        _ => return Err(Fault::Unknown),
+        _ => return Err(ProtocolError::Unknown),
     };
     Ok(Some((one, rest)))
 }
 
-fn message<'b>(most: usize, said: &[u8], rest: &'b [u8]) -> Result<Option<(Said, &'b [u8])>, Fault> {
-    let text = String::from_utf8(said.to_vec()).map_err(|_| Fault::Message)?;
+fn message<'b>(most: usize, said: &[u8], rest: &'b [u8]) -> Result<Option<(Said, &'b [u8])>, ProtocolError> {
+    let text = String::from_utf8(said.to_vec()).map_err(|_| ProtocolError::Message)?;
     let parts: Vec<&str> = text.split([' ', '\t']).filter(|part| !part.is_empty()).collect();
     let (subject, subscription, bytes) = match parts[..] {
         [subject, subscription, bytes] | [subject, subscription, _, bytes] => (subject, subscription, bytes),
-        _ => return Err(Fault::Message),
+        _ => return Err(ProtocolError::Message),
     };
     let number = |text: &str| {
         let digits = text.chars().all(|c| c.is_ascii_digit());
-        text.parse::<u64>().ok().filter(|_| digits).ok_or(Fault::Message)
+        text.parse::<u64>()
+            .ok()
+            .filter(|_| digits)
+            .ok_or(ProtocolError::Message)
     };
     let (subscription, bytes) = (number(subscription)?, number(bytes)?);
     if subject.len() > SUBJECT_BYTES || bytes > (usize::MAX - 2) as u64 {
-        return Err(Fault::Message);
+        return Err(ProtocolError::Message);
     }
     let (subject, bytes) = (subject.to_owned(), bytes as usize);
     if bytes > most {
@@ -152,6 +155,6 @@ fn message<'b>(most: usize, said: &[u8], rest: &'b [u8]) -> Result<Option<(Said,
             Said::Message(subject, subscription, rest[..bytes].to_vec()),
             &rest[bytes + 2..],
         ))),
-        _ => Err(Fault::PayloadEnd),
+        _ => Err(ProtocolError::PayloadEnd),
     }
 }

@@ -15,8 +15,8 @@ use std::error::Error;
 use std::hint::black_box;
 
 use futures_util::StreamExt;
-use ringmain_control::nats::protocol::Event;
-use ringmain_control::nats::{Access, Connection, runtime};
+use ringmain_control::nats::protocol::ServerEvent;
+use ringmain_control::nats::{ConnectOptions, Connection, runtime};
 use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer};
 use ringmain_sys::process::thread_cpu_time;
 
@@ -53,7 +53,7 @@ async fn own(host: &str, port: u16, subjects: &str, meter: &mut Meter) -> Result
         port,
         tls: false,
     };
-    let access = Access::new(&NatsAccess {
+    let access = ConnectOptions::new(&NatsAccess {
         servers: vec![server.clone()],
         login: NatsLogin::Anonymous,
         tls: None,
@@ -65,13 +65,13 @@ async fn own(host: &str, port: u16, subjects: &str, meter: &mut Meter) -> Result
         let mut is_pinged = false;
         while let Some(event) = connection.event()? {
             match event {
-                Event::Message { subject, payload, .. } => {
+                ServerEvent::Message { subject, payload, .. } => {
                     black_box((subject, payload));
                     if meter.count() {
                         return Ok(());
                     }
                 }
-                Event::Ping => is_pinged = true,
+                ServerEvent::Ping => is_pinged = true,
                 _ => {}
             }
         }

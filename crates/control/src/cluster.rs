@@ -20,10 +20,10 @@ use ringmain_kube::live::{self, DataPlane, Health};
 use ringmain_sys::clock;
 use tokio::sync::watch;
 
-use crate::combined::Combined;
-use crate::config::Kubernetes;
+use crate::config::KubernetesSource;
 #[cfg(feature = "kubernetes")]
 use crate::limits;
+use crate::merge::ConfigMerger;
 
 #[cfg(all(test, feature = "kubernetes"))]
 mod tests;
@@ -34,7 +34,7 @@ pub struct Cluster {
     #[cfg(feature = "kubernetes")]
     health: Arc<Health>,
     /// `true` once listeners follow the configuration: before, an address that cannot be bound would be detected too late.
-    listens: watch::Sender<bool>,
+    listeners_ready: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     /// Notifies of a file that was applied: statuses depend on its listeners.
     again: watch::Sender<()>,
@@ -47,16 +47,16 @@ impl Cluster {
     /// # Errors
     /// There is no access to an API server, or no thread.
     #[cfg(feature = "kubernetes")]
-    pub(crate) fn start(settings: &Arc<Kubernetes>, combined: Arc<Combined>) -> io::Result<Cluster> {
+    pub(crate) fn start(settings: &Arc<KubernetesSource>, merger: Arc<ConfigMerger>) -> io::Result<Cluster> {
         let (stop, stopped) = watch::channel(false);
         let (again, changed) = watch::channel(());
-        let (listens, mut listening) = watch::channel(false);
+        let (listeners_ready, mut listeners_are_ready) = watch::channel(false);
         let health = Arc::new(Health::default());
         let (started, start) = std::sync::mpsc::sync_channel(1);
         let settings = live::Settings {
             controller: Arc::clone(&settings.controller),
             pool: settings.pool,
-            identity: identity(),
+            identity: replica_identity(),
         };
         let runtime = crate::nats::runtime()?;
         let shown = Arc::clone(&health);
@@ -71,22 +71,26 @@ impl Cluster {
                     Ok(api) => {
                         // The receiver waits for this.
                         let _ = started.send(Ok(()));
-                        if listening.wait_for(|listens| *listens).await.is_err() {
+                        if listeners_are_ready
+                            .wait_for(|listeners_ready| *listeners_ready)
+                            .await
+                            .is_err()
+                        {
                             return;
                         }
                         let receiver = stopped.clone();
                         let follow = move || {
-                            let combined = Arc::clone(&combined);
+                            let merger = Arc::clone(&merger);
                             let receivers = (receiver.clone(), changed.clone());
                             live::run(
                                 api.clone(),
                                 settings.clone(),
-                                Box::new(Plane(combined)),
+                                Box::new(ClusterDataPlane(merger)),
                                 Arc::clone(&shown),
                                 receivers,
                             )
                         };
-                        supervise(follow, limits::CLUSTER_AGAIN, stopped).await;
+                        supervise(follow, limits::CLUSTER_RESTART_DELAY, stopped).await;
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
@@ -94,7 +98,7 @@ impl Cluster {
         })?;
         let cluster = Cluster {
             health,
-            listens,
+            listeners_ready,
             stop,
             again,
             thread: Some(thread),
@@ -108,17 +112,17 @@ impl Cluster {
 
     /// A file with such a source is rejected by a build without the feature.
     #[cfg(not(feature = "kubernetes"))]
-    pub(crate) fn start(_: &Arc<Kubernetes>, _: Arc<Combined>) -> io::Result<Cluster> {
+    pub(crate) fn start(_: &Arc<KubernetesSource>, _: Arc<ConfigMerger>) -> io::Result<Cluster> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Begins to follow the cluster: listeners follow the configuration from now on.
-    pub fn begin(&self) {
-        self.listens.send_replace(true);
+    pub fn start_sync(&self) {
+        self.listeners_ready.send_replace(true);
     }
 
     /// Has the statuses of objects follow a file that was applied.
-    pub fn report_again(&self) {
+    pub fn update_statuses(&self) {
         self.again.send_replace(());
     }
 
@@ -142,7 +146,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        self.listens.send_replace(true);
+        self.listeners_ready.send_replace(true);
         if let Some(thread) = self.thread.take() {
             // A panic has been logged.
             let _ = thread.join();
@@ -150,8 +154,8 @@ impl Drop for Cluster {
     }
 }
 
-/// Follows the cluster by what `follow` returns, until that ends or `stop` changes; again after a panic: a fault in the translation of
-/// one object must not end the translation of others in silence. The served configuration stays.
+/// Runs the future of `follow` until it completes or `stop` changes, and restarts it after a panic: a fault in the translation of
+/// one object must not stop the translation of others silently. The served configuration stays.
 #[cfg(feature = "kubernetes")]
 async fn supervise<F>(mut follow: impl FnMut() -> F, again: Duration, mut stop: watch::Receiver<bool>)
 where
@@ -161,7 +165,7 @@ where
         match tokio::spawn(follow()).await {
             Ok(()) => return,
             Err(error) => log::error!(
-                "following Kubernetes has ended by a fault of Ringmain, and begins again in {again:?}; please report it: {error}"
+                "the task that follows Kubernetes has panicked and restarts in {again:?}; please report this bug: {error}"
             ),
         }
         tokio::select! {
@@ -172,10 +176,10 @@ where
 }
 
 #[cfg(feature = "kubernetes")]
-struct Plane(Arc<Combined>);
+struct ClusterDataPlane(Arc<ConfigMerger>);
 
 #[cfg(feature = "kubernetes")]
-impl DataPlane for Plane {
+impl DataPlane for ClusterDataPlane {
     fn replace(&mut self, parts: Config) -> Vec<Problem> {
         self.0.replace_objects(parts, clock::realtime())
     }
@@ -187,7 +191,7 @@ impl DataPlane for Plane {
 
 /// The name of this replica: that of its Pod or host, with a random part, since two processes of a host may be replicas of each other.
 #[cfg(feature = "kubernetes")]
-fn identity() -> String {
+fn replica_identity() -> String {
     let name = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));
     let name = name.unwrap_or_else(|_| "ringmain".to_owned());
     format!("{name}_{:08x}", fastrand::u32(..))

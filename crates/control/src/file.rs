@@ -1,6 +1,6 @@
-//! A configuration file as it is now, with all that it names: read, and compared with what was read before.
+//! The configuration file with all files that it names: reading, and comparison with the previous reading.
 //!
-//! Reads files and the environment; what keys mean is for [`crate::config`].
+//! Reads files and the environment; does not know the meaning of keys: [`crate::config`] does.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,39 +15,39 @@ use ringmain_sys::clock;
 use ringmain_sys::event::Event;
 use ringmain_sys::file::open_regular;
 
-use crate::config::{self, Loaded, Sources};
+use crate::config::{self, ConfigEnvironment, Loaded};
 use crate::limits;
 
 /// A file that was read.
 #[derive(Debug)]
-pub struct Reading {
-    /// What it says.
+pub struct LoadedFile {
+    /// The parsed configuration.
     pub loaded: Loaded,
     /// The file, as it is written.
     pub text: Arc<str>,
-    /// By what it can be told from other readings.
-    pub print: Print,
+    /// Identifies the files that were read.
+    pub fingerprint: Fingerprint,
 }
 
-/// What was read, in short: files as they were, by their paths.
+/// The files of a reading, by path, for comparison with later readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Print {
-    /// The file itself and what it names; or what kept them from being read.
-    files: BTreeMap<PathBuf, Result<Stamp, io::ErrorKind>>,
+pub struct Fingerprint {
+    /// The file itself and the files that it names; an error for each that could not be read.
+    files: BTreeMap<PathBuf, Result<FileStamp, io::ErrorKind>>,
 }
 
-/// One file as it was at an instant.
+/// One file as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     contents: u64,
     length: u64,
     modified: Option<SystemTime>,
     inode: u64,
 }
 
-impl Print {
-    /// Of a file that could not be read: what it named before may make it readable again.
-    pub(crate) fn with(mut self, last: &Print) -> Print {
+impl Fingerprint {
+    /// Adds the files of the last reading to those of a failed one: a change of any may make the file readable again.
+    pub(crate) fn merged_with(mut self, last: &Fingerprint) -> Fingerprint {
         for (path, stamp) in &last.files {
             self.files.entry(path.clone()).or_insert(*stamp);
         }
@@ -59,9 +59,9 @@ impl Print {
         self.files.keys().map(PathBuf::as_path)
     }
 
-    /// Whether the files had the same contents, whenever they were written.
-    pub(crate) fn has_contents_of(&self, other: &Print) -> bool {
-        let contents = |stamp: &Result<Stamp, _>| stamp.map(|stamp| stamp.contents);
+    /// Returns whether the files had the same contents, whatever their time of modification.
+    pub(crate) fn has_same_contents(&self, other: &Fingerprint) -> bool {
+        let contents = |stamp: &Result<FileStamp, _>| stamp.map(|stamp| stamp.contents);
         self.files.len() == other.files.len()
             && self
                 .files
@@ -70,21 +70,21 @@ impl Print {
                 .all(|((path, stamp), (name, last))| path == name && contents(stamp) == contents(last))
     }
 
-    /// Whether all files are as they were: contents, size, time of modification, and which file it is.
+    /// Returns whether all files are unchanged: contents, size, time of modification, inode.
     pub(crate) fn is_unchanged(&self, path: &Path) -> bool {
         self.files
             .iter()
-            .all(|(named, before)| stamp(named, limit(path, named)) == *before)
+            .all(|(named, before)| read_stamp(named, size_limit(path, named)) == *before)
     }
 
-    /// Whether all files were modified at least so long ago, so that no one is probably at it.
+    /// Returns whether all files were modified at least `span` ago, so that probably none is being written.
     fn is_older_than(&self, span: Duration) -> bool {
         let now = clock::realtime();
         let age = |modified: SystemTime| {
             let since = modified
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap_or_default();
-            // One of the future says nothing.
+            // A time in the future has no age.
             now.checked_sub(since)
         };
         let stamps = self.files.values().filter_map(|stamp| stamp.as_ref().ok());
@@ -93,93 +93,97 @@ impl Print {
     }
 }
 
-/// Why a file cannot be read at all.
+/// The error of a file that cannot be read at all.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read the configuration {}: {why}", .path.display())]
-pub struct Unreadable {
+#[error("cannot read the configuration {}: {reason}", .path.display())]
+pub struct UnreadableFile {
     /// The file.
     pub path: PathBuf,
-    /// Why.
-    pub why: String,
-    /// By what it can be told from other readings.
-    pub print: Print,
+    /// The reason.
+    pub reason: String,
+    /// Identifies the files that were read.
+    pub fingerprint: Fingerprint,
 }
 
-/// Reads a configuration file as [`read`] does, once no file of it is being written: each was modified some time ago, or stays the
-/// same for [`limits::SETTLED_AFTER`].
+/// Reads a configuration file as [`read`] does, once its files are stable: modified some time ago, or unchanged for
+/// [`limits::DEBOUNCE`].
 ///
 /// # Errors
-/// Those of [`read`]; the files keep changing for [`limits::SETTLED_AT_LATEST`].
-pub fn read_settled(path: &Path) -> Result<Reading, Box<Unreadable>> {
-    let end = clock::monotonic() + limits::SETTLED_AT_LATEST;
+/// Those of [`read`]; the files keep changing for longer than [`limits::DEBOUNCE_TIMEOUT`].
+pub fn read_stable(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
+    let end = clock::monotonic() + limits::DEBOUNCE_TIMEOUT;
     loop {
         let read = read(path);
-        let print = match &read {
-            Ok(reading) => &reading.print,
-            Err(unreadable) => &unreadable.print,
+        let fingerprint = match &read {
+            Ok(reading) => &reading.fingerprint,
+            Err(unreadable) => &unreadable.fingerprint,
         };
-        if print.is_older_than(limits::SETTLED_AFTER) {
+        if fingerprint.is_older_than(limits::DEBOUNCE) {
             return read;
         }
-        let pause = Event::new().and_then(|never| never.wait_for(limits::SETTLED_AFTER));
-        if pause.is_err() || print.is_unchanged(path) {
+        let pause = Event::new().and_then(|never| never.wait_for(limits::DEBOUNCE));
+        if pause.is_err() || fingerprint.is_unchanged(path) {
             return read;
         }
         if clock::monotonic() >= end {
-            return Err(Box::new(Unreadable {
+            return Err(Box::new(UnreadableFile {
                 path: path.to_owned(),
-                why: "it, or a file that it names, keeps changing; start again when it is written".to_owned(),
-                print: print.clone(),
+                reason: "it or a file that it names keeps changing; start again when they are complete"
+                    .to_owned(),
+                fingerprint: fingerprint.clone(),
             }));
         }
     }
 }
 
-/// Reads a configuration file and what it names. Paths in it are relative to its folder as it is named, not to the one that a
-/// symbolic link leads to: so what lies beside it is found where files are links into a folder that is replaced as a whole.
+/// Reads a configuration file and the files that it names. Their paths are relative to its directory as named, not to the target of
+/// a symbolic link: so a directory of links that is replaced as a whole stays consistent.
 ///
 /// # Errors
 /// The file itself cannot be read, or is not text. All else is in [`Loaded::errors`].
-pub fn read(path: &Path) -> Result<Reading, Box<Unreadable>> {
-    let print = RefCell::new(Print::default());
-    let read_noted = |path: &Path, limit| {
+pub fn read(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
+    let fingerprint = RefCell::new(Fingerprint::default());
+    let read_recorded = |path: &Path, limit| {
         let read = read_file(path, limit);
         let stamp = read.as_ref().map(|(_, stamp)| *stamp).map_err(io::Error::kind);
-        print.borrow_mut().files.insert(path.to_owned(), stamp);
+        fingerprint.borrow_mut().files.insert(path.to_owned(), stamp);
         read.map(|(bytes, _)| bytes)
     };
-    let text = match read_noted(path, limits::CONFIG_BYTES).map(String::from_utf8) {
+    let text = match read_recorded(path, limits::CONFIG_BYTES).map(String::from_utf8) {
         Ok(Ok(text)) => text,
         wrong => {
-            return Err(Box::new(Unreadable {
+            return Err(Box::new(UnreadableFile {
                 path: path.to_owned(),
-                why: wrong.map_or_else(|error| error.to_string(), |_| "it is not text (UTF-8)".to_owned()),
-                print: print.into_inner(),
+                reason: wrong.map_or_else(
+                    |error| error.to_string(),
+                    |_| "not a text file (UTF-8)".to_owned(),
+                ),
+                fingerprint: fingerprint.into_inner(),
             }));
         }
     };
-    let folder = folder(path);
-    let sources = Sources {
+    let folder = parent_folder(path);
+    let environment = ConfigEnvironment {
         variable: &|name| std::env::var(name).ok(),
-        file: &|named| read_noted(&folder.join(named), limits::NAMED_FILE_BYTES),
+        file: &|named| read_recorded(&folder.join(named), limits::NAMED_FILE_BYTES),
         is_public: &|named| {
             let status = std::fs::metadata(folder.join(named));
             status.is_ok_and(|status| status.mode() & 0o004 != 0)
         },
         folder: &folder,
     };
-    let loaded = config::load(&path.display().to_string(), &text, &sources);
-    Ok(Reading {
+    let loaded = config::load(&path.display().to_string(), &text, &environment);
+    Ok(LoadedFile {
         loaded,
         text: text.into(),
-        print: print.into_inner(),
+        fingerprint: fingerprint.into_inner(),
     })
 }
 
-/// Whether a file and what it named have the contents of a reading: cheaper than reading them again, since only bytes are
-/// compared.
-pub(crate) fn is_as_before(path: &Path, before: &Print) -> bool {
-    let contents = |named: &Path| stamp(named, limit(path, named)).map(|stamp| stamp.contents);
+/// Returns whether a file and the files that it names have the contents of a reading. Cheaper than a new reading, since only bytes
+/// are compared.
+pub(crate) fn matches_disk(path: &Path, before: &Fingerprint) -> bool {
+    let contents = |named: &Path| read_stamp(named, size_limit(path, named)).map(|stamp| stamp.contents);
     !before.files.is_empty()
         && before
             .files
@@ -188,13 +192,13 @@ pub(crate) fn is_as_before(path: &Path, before: &Print) -> bool {
 }
 
 /// The folder of a file, absolute.
-fn folder(path: &Path) -> PathBuf {
+fn parent_folder(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// How many bytes a file may have that a configuration at `path` names, or is.
-fn limit(path: &Path, named: &Path) -> usize {
+/// Returns the maximum size of a file that a configuration at `path` names, or is.
+fn size_limit(path: &Path, named: &Path) -> usize {
     if named == path {
         limits::CONFIG_BYTES
     } else {
@@ -202,27 +206,27 @@ fn limit(path: &Path, named: &Path) -> usize {
     }
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+fn content_hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()
 }
 
-fn stamp(path: &Path, limit: usize) -> Result<Stamp, io::ErrorKind> {
+fn read_stamp(path: &Path, limit: usize) -> Result<FileStamp, io::ErrorKind> {
     read_file(path, limit)
         .map(|(_, stamp)| stamp)
         .map_err(|error| error.kind())
 }
 
-/// A file's contents, as much of them as shows that it is too long, and its stamp.
-fn read_file(path: &Path, limit: usize) -> io::Result<(Vec<u8>, Stamp)> {
+/// Reads a file, up to one byte beyond the limit, and its stamp.
+fn read_file(path: &Path, limit: usize) -> io::Result<(Vec<u8>, FileStamp)> {
     let file = open_regular(path)?;
     let status = file.metadata()?;
     let mut bytes = Vec::new();
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    file.take(most).read_to_end(&mut bytes)?;
-    let stamp = Stamp {
-        contents: hash(&bytes),
+    let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    file.take(max_bytes).read_to_end(&mut bytes)?;
+    let stamp = FileStamp {
+        contents: content_hash(&bytes),
         length: status.len(),
         modified: status.modified().ok(),
         inode: status.ino(),

@@ -1,19 +1,19 @@
-//! From what people and systems say to what the gateway does: [`mod@file`] reads a configuration, [`config`] translates it into the
-//! gateway's model, [`follow`] has a gateway follow its
-//! changes, [`nats`] publishes what brokers have for those who are pushed to, [`admin`] shows what it does, [`edge`] is all of it together for a program that embeds a gateway.
+//! The control plane: [`mod@file`] reads a configuration, [`config`] translates it into the gateway's model, [`reload`] applies its
+//! changes, [`nats`] publishes messages of NATS in channels of push, [`admin`] serves the administration, and [`edge`] combines
+//! them for a program that embeds a gateway.
 //!
-//! Knows formats and where things are kept; nothing of requests.
+//! Knows formats and sources of configuration; does not know requests.
 #![forbid(unsafe_code)]
 
 pub mod admin;
 pub mod cluster;
-pub mod combined;
 pub mod config;
 pub mod edge;
 pub mod file;
-pub mod follow;
 pub mod limits;
+pub mod merge;
 pub mod nats;
+pub mod reload;
 pub mod verify;
 
 pub use ringmain_gateway::filter;

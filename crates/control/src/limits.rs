@@ -1,107 +1,109 @@
-//! Every limit of reading and following configuration, with its unit and what happens there.
+//! All limits of reading and applying configuration, with their units and consequences.
 
 use std::time::Duration;
 
 /// Bytes of a configuration file; a larger one is refused.
 pub const CONFIG_BYTES: usize = 32 << 20;
 
-/// How deep values may nest, aliases replaced; a deeper file is refused.
+/// The maximum depth of nested values, with aliases resolved; a deeper file is rejected.
 pub const CONFIG_DEPTH: usize = 64;
 
 /// Values of a file, aliases replaced; a file with more is refused.
 pub const CONFIG_VALUES: usize = 4_000_000;
 
-/// Values that the aliases (`*name`) of a file stand for; a file with more is refused. Their texts count to [`CONFIG_BYTES`].
+/// The maximum number of values that the aliases (`*name`) of a file resolve to; a file with more is rejected. Their texts count
+/// towards [`CONFIG_BYTES`].
 pub const CONFIG_ALIASES: usize = 100_000;
 
-/// What is told to be wrong at once; of more only the number is told.
+/// The maximum number of errors that are reported; further ones are only counted.
 pub const CONFIG_ERRORS: usize = 100;
 
 /// Bytes of a file that `${file:…}`, a certificate or a body names; a larger one is refused.
 pub const NAMED_FILE_BYTES: usize = 4 << 20;
 
-/// The longest time that may be written; what follows computes with times without care for overflow.
-pub const LONGEST: Duration = Duration::from_hours(24 * 365);
+/// The maximum time in a configuration; later computations rely on it not to overflow.
+pub const MAX_TIME: Duration = Duration::from_hours(24 * 365);
 
 /// Bytes of a request's body to the administration; a longer one is refused.
 pub const ADMIN_BODY_BYTES: u64 = 4096;
 
-/// Upstreams that metrics name; more are left out.
+/// The maximum number of upstreams in metrics; further ones are omitted.
 pub const METRIC_UPSTREAMS: usize = 1000;
 
-/// Endpoints of all upstreams together that metrics name; further ones are left out.
+/// The maximum number of endpoints in metrics, over all upstreams; further ones are omitted.
 pub const METRIC_ENDPOINTS: usize = 5000;
 
-/// Certificates that metrics name; further ones are left out.
+/// The maximum number of certificates in metrics; further ones are omitted.
 pub const METRIC_CERTIFICATES: usize = 1000;
 
-/// Routes that the administration's page shows, those with most requests first, and streams; of more only the number is told.
+/// The maximum number of routes on the dashboard, those with most requests first, and of streams; further ones are only counted.
 pub const DASHBOARD_ROUTES: usize = 100;
 
-/// Upstreams that the page shows, by name; of more only the number is told.
+/// The maximum number of upstreams on the dashboard, by name; further ones are only counted.
 pub const DASHBOARD_UPSTREAMS: usize = 100;
 
-/// Endpoints of one upstream that the page shows, those that are passed over first; of more only the number is told.
+/// The maximum number of endpoints of one upstream on the dashboard, unhealthy ones first; further ones are only counted.
 pub const DASHBOARD_ENDPOINTS: usize = 24;
 
 /// Failing watches of Kubernetes, and problems of its objects, that the page shows; of more only the number is shown.
 pub const DASHBOARD_PROBLEMS: usize = 20;
 
-/// How often the page has new figures while somebody looks.
-pub const DASHBOARD_EVERY: Duration = Duration::from_secs(1);
+/// The update interval of the dashboard while a page is open.
+pub const DASHBOARD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Percentiles of the page are of this long to twice as long.
 pub const DASHBOARD_WINDOW: Duration = Duration::from_secs(5);
 
-/// How long a browser waits before it asks for the figures again after a break.
+/// The time after which a browser reconnects to the dashboard.
 pub const DASHBOARD_RETRY: Duration = Duration::from_secs(1);
-/// Counts of policies (rate limits, requests at once) that metrics name; more are left out.
+/// The maximum number of counters of policies (rate limits, concurrency limits) in metrics; further ones are omitted.
 pub const METRIC_COUNTERS: usize = 1000;
 
-/// How long a configuration and the files that it names must have been the same before they are applied: contents, size and time of
-/// modification.
-pub const SETTLED_AFTER: Duration = Duration::from_millis(100);
+/// The time for which a configuration and the files that it names must be unchanged before they are applied: contents, size and
+/// time of modification.
+pub const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// How long a start waits for that. Longer: it fails.
-pub const SETTLED_AT_LATEST: Duration = Duration::from_secs(10);
+/// The maximum time that a start waits for unchanged files; then it fails.
+pub const DEBOUNCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a file may be open for writing without a write before it counts as closed. Then what it has is applied.
-pub const WRITER_SILENCE: Duration = Duration::from_secs(10);
+/// The time after which a file that is open for writing counts as closed without a write. Then its contents are applied.
+pub const WRITER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the program waits at its end for the access log to be written. Longer: the rest is lost, which is said.
+/// The maximum time for writing the access log at the end; then the rest is lost, which is logged.
 pub const ACCESS_LOG_FLUSH: Duration = Duration::from_secs(5);
 
-/// Connections to the administration at once. One more waits until one is closed.
+/// The maximum number of connections to the administration; further ones wait until one is closed.
 pub const ADMIN_CONNECTIONS: u32 = 64;
 
 /// Receive buffers of the administration's worker: few, as its requests are small.
 pub const ADMIN_RECEIVE_BUFFERS: u16 = 64;
 
-/// How long requests to the administration may go on at its end.
+/// The time that requests to the administration have to complete at the end.
 pub const ADMIN_GRACE: Duration = Duration::from_secs(1);
 
-/// Bytes of a message of a NATS; a larger one is passed over and counted. Half of what may wait for a client by default.
+/// The maximum size of a NATS message, in bytes; a larger one is dropped and counted. Half of the default limit of pushes that are
+/// pending for a client.
 pub const NATS_PAYLOAD_BYTES: usize = 512 << 10;
 
-/// How long connecting to a NATS may take, with TLS and signing in. Longer: it is a failure, and the next server is tried.
-pub const NATS_CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// The timeout for connecting to a NATS server, including TLS and authentication; then the next server is tried.
+pub const NATS_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long nothing may be heard of a NATS before it is asked whether it is there.
-pub const NATS_PING_EVERY: Duration = Duration::from_secs(20);
+/// The time without data from a NATS server after which it is pinged.
+pub const NATS_PING_INTERVAL: Duration = Duration::from_secs(20);
 
-/// How long it may take to answer; then it counts as gone.
-pub const NATS_PONG_WITHIN: Duration = Duration::from_secs(10);
+/// The timeout for a pong; then the connection is closed.
+pub const NATS_PONG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a message of a NATS waits for room with its worker; then it is dropped and counted. Meanwhile nothing is read, and the
-/// server keeps what comes.
-pub const NATS_ROOM_WITHIN: Duration = Duration::from_millis(250);
+/// The maximum time that a NATS message waits for a free place in the queue of its worker; then it is dropped and counted.
+/// Meanwhile no message is read, and the server buffers.
+pub const NATS_QUEUE_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long none of a consumer's messages waits after one has waited in vain: those without room are dropped at once, so that a
-/// worker that stands still does not hold up what is for the others.
-pub const NATS_IMPATIENT: Duration = Duration::from_secs(5);
+/// The time for which messages are dropped at once after one has waited in vain, so that a blocked worker does not delay the
+/// messages for others.
+pub const NATS_DROP_PERIOD: Duration = Duration::from_secs(5);
 
-/// A consumer of NATS says the same at most so often.
-pub const NATS_TELL_EVERY: Duration = Duration::from_secs(10);
+/// The minimum time between two equal log messages of a NATS consumer.
+pub const NATS_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Sources of push in a configuration, without consumers of core NATS; a file with more is refused.
 pub const SOURCES: usize = 64;
@@ -109,15 +111,15 @@ pub const SOURCES: usize = 64;
 /// Consumers of NATS in a configuration; a file with more is refused.
 pub const NATS_CONSUMERS: usize = 64;
 
-/// How long each worker may take to write its channels for the next process. Longer: those start new epochs.
-pub const STATE_FREEZE_WITHIN: Duration = Duration::from_secs(5);
+/// The maximum time for a worker to write its channels for the next process; then they start new epochs.
+pub const STATE_FREEZE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long sending them to a successor may take. Longer: all start new epochs.
-pub const STATE_SEND_WITHIN: Duration = Duration::from_secs(10);
+/// The timeout for sending channels to a successor; then all start new epochs.
+pub const STATE_SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a successor waits for them, from its start on; what is asked of channels waits meanwhile.
-pub const STATE_RECEIVE_WITHIN: Duration = Duration::from_secs(20);
+/// The time from its start for which a successor waits for channels; operations on channels wait meanwhile.
+pub const STATE_RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The pause after a panic of the task that follows Kubernetes; then it begins again.
+/// The delay before the task that follows Kubernetes is restarted after a panic.
 #[cfg(feature = "kubernetes")]
-pub const CLUSTER_AGAIN: Duration = Duration::from_secs(10);
+pub const CLUSTER_RESTART_DELAY: Duration = Duration::from_secs(10);

@@ -17,31 +17,31 @@ use ringmain_gateway::model::{AccessLog, Config, LogDestination};
 use ringmain_gateway::table::Problem;
 use ringmain_sys::clock;
 
-use crate::combined::Combined;
 use crate::config::{ConfigError, Loaded};
+use crate::merge::ConfigMerger;
 
-/// Everything that is wrong with a configuration, in the order of its file.
+/// All errors of a configuration, in the order of its file.
 #[derive(Clone, Debug, Default)]
 pub struct Rejected {
-    /// At most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS) of the file, and what compiling found.
+    /// At most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS) of the file, and the problems of compilation.
     pub errors: Vec<ConfigError>,
-    /// How many more there are.
-    pub more: usize,
+    /// The number of further errors.
+    pub omitted: usize,
 }
 
 impl Rejected {
-    /// How many things are wrong.
+    /// Returns the number of errors.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.errors.len() + self.more
+        self.errors.len() + self.omitted
     }
 
-    /// The same in words: `2 things are wrong`.
+    /// Returns the number in words: `2 errors`.
     #[must_use]
     pub fn summary(&self) -> String {
         match self.count() {
-            1 => "1 thing is wrong".to_owned(),
-            count => format!("{count} things are wrong"),
+            1 => "1 error".to_owned(),
+            count => format!("{count} errors"),
         }
     }
 }
@@ -49,91 +49,98 @@ impl Rejected {
 /// A gateway for a file that was read.
 ///
 /// # Errors
-/// Anything is wrong with it.
-pub(crate) fn start(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, Rejected> {
-    // A file with errors is compiled, too: everything that is wrong is reported at once.
+/// The errors of the configuration.
+pub(crate) fn build_gateway(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, Rejected> {
+    // A file with errors is compiled as well, so that all errors are reported at once.
     let config = loaded.config.take().map(Arc::new);
-    let places = config.as_ref().map(|config| wrong_places(loaded, config));
-    let places = places.unwrap_or_default();
+    let destination_errors = config.as_ref().map(|config| check_destinations(loaded, config));
+    let destination_errors = destination_errors.unwrap_or_default();
     let gateway = config.map(|config| Gateway::with_filters(config, filters.clone(), clock::realtime()));
     let problems = gateway.as_ref().map(Gateway::problems).unwrap_or_default();
     match gateway {
-        Some(gateway) if is_right(loaded) && problems.is_empty() && places.is_empty() => Ok(gateway),
-        _ => Err(rejected(loaded, &problems, places)),
+        Some(gateway) if is_valid(loaded) && problems.is_empty() && destination_errors.is_empty() => {
+            Ok(gateway)
+        }
+        _ => Err(rejection(loaded, &problems, destination_errors)),
     }
 }
 
-/// Has a gateway that serves follow a file that was read. `last` is what it serves. Returns the configuration.
+/// Applies a file to a serving gateway. `last` is the served configuration. Returns the new one.
 ///
 /// # Errors
-/// Anything is wrong with it: the gateway serves on as before.
-pub(crate) fn reload(
-    combined: &Combined,
+/// The errors of the configuration: the gateway keeps the previous one.
+pub(crate) fn apply(
+    merger: &ConfigMerger,
     loaded: &mut Loaded,
     last: &Arc<Config>,
 ) -> Result<Arc<Config>, Rejected> {
-    let places = loaded.config.as_ref().map(|config| wrong_places(loaded, config));
-    let places = places.unwrap_or_default();
-    let (now, gateway) = (clock::realtime(), combined.gateway());
-    let right = places.is_empty().then(|| loaded.take(Some(last)));
-    if let Some(config) = right.flatten() {
+    let destination_errors = loaded
+        .config
+        .as_ref()
+        .map(|config| check_destinations(loaded, config));
+    let destination_errors = destination_errors.unwrap_or_default();
+    let (now, gateway) = (clock::realtime(), merger.gateway());
+    let valid = destination_errors
+        .is_empty()
+        .then(|| loaded.take_valid(Some(last)));
+    if let Some(config) = valid.flatten() {
         let config = Arc::new(config);
         // An address that could not be listened at may be free now.
         if config == *last && gateway.unbound_addrs().is_empty() {
             return Ok(Arc::clone(last));
         }
-        let replaced = combined.replace_file(config, now);
-        return replaced.map_err(|problems| rejected(loaded, &problems, places));
+        let replaced = merger.replace_file(config, now);
+        return replaced.map_err(|problems| rejection(loaded, &problems, destination_errors));
     }
     let config = loaded.config.take().map(Arc::new);
     let problems = config
         .map(|config| gateway.check(config, now))
         .unwrap_or_default();
-    Err(rejected(loaded, &problems, places))
+    Err(rejection(loaded, &problems, destination_errors))
 }
 
-fn is_right(loaded: &Loaded) -> bool {
-    loaded.errors.is_empty() && loaded.more == 0
+fn is_valid(loaded: &Loaded) -> bool {
+    loaded.errors.is_empty() && loaded.omitted == 0
 }
 
-fn rejected(loaded: &Loaded, problems: &[Problem], places: Vec<ConfigError>) -> Rejected {
-    let mut errors = loaded.wrong(problems);
-    errors.extend(places);
+fn rejection(loaded: &Loaded, problems: &[Problem], destination_errors: Vec<ConfigError>) -> Rejected {
+    let mut errors = loaded.all_errors(problems);
+    errors.extend(destination_errors);
     errors.sort_by_key(|error| error.position);
     Rejected {
         errors,
-        more: loaded.more,
+        omitted: loaded.omitted,
     }
 }
 
 /// Files and folders that are to be written and cannot be.
-fn wrong_places(loaded: &Loaded, config: &Config) -> Vec<ConfigError> {
-    let log = wrong_log(loaded, config);
-    log.into_iter().chain(wrong_state_dir(loaded, config)).collect()
+fn check_destinations(loaded: &Loaded, config: &Config) -> Vec<ConfigError> {
+    let log = check_access_log(loaded, config);
+    log.into_iter().chain(check_state_dir(loaded, config)).collect()
 }
 
-fn wrong_state_dir(loaded: &Loaded, config: &Config) -> Option<ConfigError> {
+fn check_state_dir(loaded: &Loaded, config: &Config) -> Option<ConfigError> {
     let folder = config.push.as_ref()?.state_dir.as_ref()?;
-    // One that does not exist is made at the start, with those on its way.
+    // Missing directories are created at the start.
     let existing = folder.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
     let probe = existing
         .unwrap_or(folder)
         .join(format!(".ringmain-check-{}", std::process::id()));
-    let error = appendable(&probe).err()?;
-    Some(loaded.wrong_state_dir(format!("`{}`: {error}", folder.display())))
+    let error = check_appendable(&probe).err()?;
+    Some(loaded.state_dir_error(format!("`{}`: {error}", folder.display())))
 }
 
-fn wrong_log(loaded: &Loaded, config: &Config) -> Option<ConfigError> {
+fn check_access_log(loaded: &Loaded, config: &Config) -> Option<ConfigError> {
     let AccessLog { to, .. } = config.access_log.as_ref()?;
     let LogDestination::File(path) = to else {
         return None;
     };
-    let error = appendable(path).err()?;
-    Some(loaded.wrong_log(format!("`{}`: {error}", path.display())))
+    let error = check_appendable(path).err()?;
+    Some(loaded.access_log_error(format!("`{}`: {error}", path.display())))
 }
 
-/// Whether a log can be appended to this file, or created there.
-fn appendable(path: &Path) -> io::Result<()> {
+/// Checks that a log can be appended to a file, or created.
+fn check_appendable(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.append(true).mode(0o640);
     match fs::metadata(path) {
@@ -141,7 +148,7 @@ fn appendable(path: &Path) -> io::Result<()> {
         Ok(status) if status.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
         // A pipe or a device: opening it may wait for a reader.
         Ok(_) => Ok(()),
-        // A link whose file does not exist yet.
+        // A link to a file that does not exist yet.
         Err(_) if fs::symlink_metadata(path).is_ok() => options.create(true).open(path).map(drop),
         Err(_) => {
             options.create_new(true).open(path)?;

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_control::config::{self, ConfigError, Warning};
-use ringmain_control::edge::{Checked, Edge};
-use ringmain_control::file::{self, Reading};
+use ringmain_control::edge::{CheckedFile, Edge};
+use ringmain_control::file::{self, LoadedFile};
 use ringmain_control::verify::Rejected;
 use ringmain_gateway::model::{Config, Rule};
 use ringmain_gateway::table::Table;
@@ -34,7 +34,7 @@ struct CompiledFile {
 /// Fails if the file is invalid or cannot be read.
 pub(crate) fn check_file(args: &Check) -> Result<(), CliError> {
     // Custom filters exist only in programs that embed the gateway.
-    let Checked { outcome, warnings } = Edge::of(&args.file).check()?;
+    let CheckedFile { outcome, warnings } = Edge::from_file(&args.file).check()?;
     let name = args.file.display();
     print_output(|out| {
         if args.json {
@@ -79,7 +79,7 @@ fn check_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> 
             "file": error.file,
             "line": error.position.line,
             "column": error.position.column,
-            "what": error.what,
+            "what": error.part,
             "expected": error.expected,
             "found": error.found,
             "advice": error.advice,
@@ -96,16 +96,17 @@ fn check_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> 
     json!({
         "right": outcome.is_ok(),
         "errors": errors.collect::<Vec<_>>(),
-        "more": rejected.more,
+        "more": rejected.omitted,
         "warnings": warnings.collect::<Vec<_>>(),
     })
 }
 
 /// Reads and compiles a file. `fits` returns an error for a rule that this program does not support.
 fn compile_file(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<CompiledFile, CliError> {
-    let Reading { mut loaded, .. } = file::read(path).map_err(|error| CliError::Usage(error.to_string()))?;
+    let LoadedFile { mut loaded, .. } =
+        file::read(path).map_err(|error| CliError::Usage(error.to_string()))?;
     let table = loaded.config.take();
     let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| fits(rule)));
-    let wrong = loaded.wrong(table.as_ref().map_or(&[], Table::problems));
+    let wrong = loaded.all_errors(table.as_ref().map_or(&[], Table::problems));
     Ok(CompiledFile { table, wrong })
 }

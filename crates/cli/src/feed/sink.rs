@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use ringmain_control::nats::{Failure as NatsFailure, Publisher};
+use ringmain_control::nats::{ConnectionError, Publisher};
 use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer, NatsTls, Secret};
 use ringmain_load::target::{Scheme, Target as Url};
 
@@ -185,8 +185,8 @@ fn io_error(error: io::Error) -> SinkError {
 }
 
 /// Converts an error of NATS.
-fn nats_error(failure: NatsFailure) -> SinkError {
-    if failure.is_final() {
+fn nats_error(failure: ConnectionError) -> SinkError {
+    if failure.is_permanent() {
         SinkError::Refused(failure.to_string())
     } else {
         SinkError::Lost(failure.to_string())
@@ -233,7 +233,7 @@ impl Sink {
     pub(super) fn drive(&mut self, within: Duration) -> Result<(), SinkError> {
         match self {
             Sink::Lines(lines) => lines.drive(),
-            Sink::Nats { publisher, .. } => publisher.carry_on(within).map_err(nats_error),
+            Sink::Nats { publisher, .. } => publisher.send_pending(within).map_err(nats_error),
             Sink::Push { http, .. } => http.drive(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ringmain_control::edge::{Edge, EdgeError, Settings, Watch};
+use ringmain_control::edge::{Edge, EdgeError, EdgeSettings, ServeObserver};
 use ringmain_engine::{Addr, Engine, Report};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
@@ -30,7 +30,7 @@ pub(super) fn serve(
     inherited: Vec<Inherited>,
     signals: &Signals,
 ) -> Result<String, CliError> {
-    let settings = Settings {
+    let settings = EdgeSettings {
         engine: args.engine_config(),
         listen: args.listen_options(),
         connections_per_address: args.http.per_address,
@@ -47,7 +47,7 @@ pub(super) fn serve(
             timer: args.output.stats.map(|every| IntervalTimer::new(every.0)),
         },
     };
-    let edge = Edge::of(path).settings(settings);
+    let edge = Edge::from_file(path).settings(settings);
     let served = edge.serve(inherited, signals, &mut watching)?;
     Ok(format_counts(&served.report, ("requests", served.requests)))
 }
@@ -59,12 +59,12 @@ struct GatewayWatch<'a> {
     status_log: StatusLog,
 }
 
-impl Watch for GatewayWatch<'_> {
-    fn begin(&mut self, engine: &Engine) {
+impl ServeObserver for GatewayWatch<'_> {
+    fn on_engine_ready(&mut self, engine: &Engine) {
         log_startup(self.args, engine);
     }
 
-    fn look(&mut self, report: &Report, addrs: &[Addr], requests: u64) {
+    fn on_tick(&mut self, report: &Report, addrs: &[Addr], requests: u64) {
         if std::mem::replace(&mut self.is_first, false) {
             self.status_log.unreported = Some(addrs.to_vec());
         }

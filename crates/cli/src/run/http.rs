@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ringmain_control::edge::logs::{self, Rotated};
+use ringmain_control::edge::access_log::{self, LogRotation};
 use ringmain_engine::features::Features;
 use ringmain_engine::{Engine, Report};
 use ringmain_sys::signal::Signals;
@@ -38,7 +38,7 @@ pub(super) fn serve(
     let mut updater = MetricsUpdater::new(server_info, board, Arc::clone(&site));
     let served = Arc::clone(&site);
     let requests = || ("requests", site.stats().totals().requests());
-    let mut rotated = Rotated::default();
+    let mut log_rotation = LogRotation::default();
     let summary = engine
         .run_observed(
             signals,
@@ -47,7 +47,7 @@ pub(super) fn serve(
                 if let Some(certificates) = &mut setup.certificates {
                     certificates.reload_on_hangup(running.hangups());
                 }
-                rotated.follow(running, &site);
+                log_rotation.reopen_on_signal(running, &site);
                 let report = running.report();
                 // Metrics exist before the addresses are logged.
                 updater.update(&report);
@@ -55,7 +55,7 @@ pub(super) fn serve(
             },
         )
         .map_err(CliError::other)?;
-    logs::finish(&site);
+    access_log::flush(&site);
     Ok(format_counts(&summary.report, requests()))
 }
 
@@ -66,7 +66,7 @@ fn open_access_log(http: &Http) -> Result<Option<AccessLog>, CliError> {
         Some(Destination::StandardOutput) => AccessLog::to_stdout(),
         Some(Destination::File(path)) => AccessLog::to_file(path),
     };
-    let log = log.map_err(|error| CliError::from(logs::cannot_open(&error)))?;
+    let log = log.map_err(|error| CliError::from(access_log::open_error(&error)))?;
     let format = match http.access_log_format {
         Some(AccessLogFormat::Common) => Format::Common,
         Some(AccessLogFormat::Combined) | None => Format::Combined,

@@ -91,10 +91,7 @@ fn every_error_is_reported() {
         lines[1].starts_with(&format!("{path}:4:14: expected a hostname ")),
         "{lines:?}"
     );
-    assert_eq!(
-        text(&output.stderr),
-        format!("error: {path}: 2 things are wrong\n")
-    );
+    assert_eq!(text(&output.stderr), format!("error: {path}: 2 errors\n"));
     let output = run(&["check", "--json", &path]);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(

@@ -66,7 +66,7 @@ fn trades_reach_browsers_through_nats() {
     };
     let more = consumer(port, ", user: ada, password: pass");
     let mut proxy = Proxy::start(&file("127.0.0.1:0", &more), &[]);
-    proxy.server.line_with("NATS feed: listens at");
+    proxy.server.line_with("NATS feed: subscribed at");
     let mut said = proxy.server.said.iter();
     let line = said.find_map(|line| line.split_once("administration at "));
     let admin = line.expect("an administration").1.to_owned();
@@ -108,17 +108,17 @@ fn a_feed_resumes_after_a_restart_of_nats() {
         return;
     };
     let mut proxy = Proxy::start(&file("127.0.0.1:0", &consumer(port, "")), &[]);
-    proxy.server.line_with("NATS feed: listens at");
+    proxy.server.line_with("NATS feed: subscribed at");
     let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
     let to = format!("nats://127.0.0.1:{port}");
     let mut feed = feed(&[&to, "--symbols", "1", "-r", "100"]);
     let before = subscriber.publication().1["n"].as_u64().expect("a number");
     drop(nats);
     feed.wait_for("; reconnecting");
-    proxy.server.wait_for("it tries again");
+    proxy.server.wait_for("; retrying");
     let _nats = Nats::start(Some(port), &[]).expect("it was there before");
     feed.wait_for("reconnected");
-    proxy.server.wait_for("NATS feed: listens at");
+    proxy.server.wait_for("NATS feed: subscribed at");
     // Trades in flight at the server's exit arrive first.
     let mut last = before;
     let patience = Patience::new();

@@ -1,7 +1,7 @@
 //! Counts in the text format of Prometheus (version 0.0.4).
 //!
-//! Labels are of bounded sets: routes and upstreams up to a number of them, kinds of faults, workers, classes of statuses. Nothing
-//! of a client's is among them.
+//! Labels have bounded sets of values: routes and upstreams up to a limit, kinds of faults, workers, classes of statuses. None
+//! depends on a client.
 
 #[cfg(feature = "kubernetes")]
 mod cluster;
@@ -19,38 +19,38 @@ use ringmain_gateway::stats::upstreams::CounterState;
 use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
-use super::Inner;
-use super::show::label;
+use super::AdminContext;
+use super::status::health_label;
 use crate::limits;
 
-/// All of them.
-pub(super) fn text(inner: &Inner) -> String {
-    let mut page = Page::default();
-    process_of(&mut page, inner);
-    workers(&mut page, inner);
-    requests::requests(&mut page, inner);
-    handshakes(&mut page, inner);
-    certificates(&mut page, inner);
-    streams(&mut page, inner);
+/// Renders all metrics.
+pub(super) fn render(inner: &AdminContext) -> String {
+    let mut page = MetricsPage::default();
+    write_process(&mut page, inner);
+    write_workers(&mut page, inner);
+    requests::write_requests(&mut page, inner);
+    write_handshakes(&mut page, inner);
+    write_certificates(&mut page, inner);
+    write_streams(&mut page, inner);
     if let Some(report) = inner.gateway.push_report() {
-        super::pushed::counts(&mut page, &report);
+        super::push_metrics::write_push(&mut page, &report);
     }
-    upstreams(&mut page, inner);
-    counters(&mut page, inner);
-    nats::consumers(&mut page, inner);
-    sources::all(&mut page, inner);
+    write_upstreams(&mut page, inner);
+    write_counters(&mut page, inner);
+    nats::write_consumers(&mut page, inner);
+    sources::write_sources(&mut page, inner);
     #[cfg(feature = "kubernetes")]
-    cluster::all(&mut page, inner);
-    configuration(&mut page, inner);
+    cluster::write_cluster(&mut page, inner);
+    write_configuration(&mut page, inner);
     page.0
 }
 
 /// Text that is being written.
 #[derive(Default)]
-pub(super) struct Page(pub(super) String);
+pub(super) struct MetricsPage(pub(super) String);
 
-impl Page {
-    /// What follows is one metric.
+impl MetricsPage {
+    /// Writes the head of a metric; its samples follow.
     pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to memory does not fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -76,29 +76,29 @@ impl Page {
         let _ = writeln!(self.0, "{end} {value}");
     }
 
-    pub(super) fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+    pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
     }
 }
 
-fn process_of(page: &mut Page, inner: &Inner) {
+fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
     let report = inner.board.report();
-    let engine = super::engine(report.as_ref());
-    page.metric("ringmain_info", "gauge", "What serves: always 1.");
+    let engine = super::engine_name(report.as_ref());
+    page.metric("ringmain_info", "gauge", "Version and engine; always 1.");
     page.sample(
         "ringmain_info",
         &[("version", inner.version), ("engine", engine)],
         1,
     );
-    page.one(
+    page.single(
         "ringmain_draining",
         "gauge",
-        "1 while no new connections are taken.",
+        "1 while draining: no new connections are accepted.",
         u8::from(inner.board.is_draining()),
     );
     if let Some(bytes) = process::resident_bytes() {
-        page.one("process_resident_memory_bytes", "gauge", "Memory in use.", bytes);
+        page.single("process_resident_memory_bytes", "gauge", "Memory in use.", bytes);
     }
     let gauges = [
         (
@@ -113,20 +113,20 @@ fn process_of(page: &mut Page, inner: &Inner) {
         ),
         (
             "process_max_fds",
-            "File descriptors that may be open.",
+            "The limit of open file descriptors.",
             process::max_descriptors(),
         ),
     ];
     for (name, help, value) in gauges {
         if let Some(value) = value {
-            page.one(name, "gauge", help, value);
+            page.single(name, "gauge", help, value);
         }
     }
     if let Some(begun) = process::start_time() {
-        let help = "When the process began, since the Unix epoch.";
-        page.one("process_start_time_seconds", "gauge", help, begun.as_secs_f64());
+        let help = "Start time of the process, since the Unix epoch.";
+        page.single("process_start_time_seconds", "gauge", help, begun.as_secs_f64());
     }
-    page.one(
+    page.single(
         "process_cpu_seconds_total",
         "counter",
         "CPU time used.",
@@ -135,10 +135,10 @@ fn process_of(page: &mut Page, inner: &Inner) {
 }
 
 /// Name, kind, help, and the number of a worker.
-type Column = (&'static str, &'static str, &'static str, fn(&WorkerReport) -> u64);
+type WorkerColumn = (&'static str, &'static str, &'static str, fn(&WorkerReport) -> u64);
 
-fn workers(page: &mut Page, inner: &Inner) {
-    const COLUMNS: [Column; 10] = [
+fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
+    const COLUMNS: [WorkerColumn; 10] = [
         ("ringmain_connections", "gauge", "Connections open.", |w| {
             u64::from(w.connections)
         }),
@@ -169,33 +169,28 @@ fn workers(page: &mut Page, inner: &Inner) {
         (
             "ringmain_turns_total",
             "counter",
-            "Turns of the worker's loop.",
+            "Iterations of the worker's event loop.",
             |w| w.turns,
         ),
         (
             "ringmain_completions_total",
             "counter",
-            "Completions of operations.",
+            "Completed operations.",
             |w| w.completions,
         ),
         (
             "ringmain_accept_pauses_total",
             "counter",
-            "Times that accepting paused at a limit.",
+            "Pauses of accepting at a limit.",
             |w| w.accept_pauses,
         ),
         (
             "ringmain_no_buffers_total",
             "counter",
-            "Times that no receive buffer was free.",
+            "Reads without a free receive buffer.",
             |w| w.no_buffers,
         ),
-        (
-            "ringmain_panics_total",
-            "counter",
-            "Panics that were caught.",
-            |w| w.panics,
-        ),
+        ("ringmain_panics_total", "counter", "Caught panics.", |w| w.panics),
     ];
     let Some(report) = inner.board.report() else {
         return;
@@ -208,7 +203,7 @@ fn workers(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn handshakes(page: &mut Page, inner: &Inner) {
+fn write_handshakes(page: &mut MetricsPage, inner: &AdminContext) {
     let handshakes = inner.gateway.handshake_counts();
     let name = "ringmain_tls_handshakes_total";
     page.metric(name, "counter", "TLS handshakes of clients.");
@@ -222,12 +217,12 @@ fn handshakes(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn certificates(page: &mut Page, inner: &Inner) {
+fn write_certificates(page: &mut MetricsPage, inner: &AdminContext) {
     let name = "ringmain_certificate_expiry_timestamp_seconds";
     page.metric(
         name,
         "gauge",
-        "When a configured certificate expires, since the Unix epoch.",
+        "Expiry of a configured certificate, since the Unix epoch.",
     );
     let expiries = inner.gateway.certificate_expiries();
     for (certificate, at) in expiries.iter().take(limits::METRIC_CERTIFICATES) {
@@ -235,10 +230,14 @@ fn certificates(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn streams(page: &mut Page, inner: &Inner) {
+fn write_streams(page: &mut MetricsPage, inner: &AdminContext) {
     let streams = inner.gateway.stream_reports();
     let name = "ringmain_streams_open";
-    page.metric(name, "gauge", "Connections that are passed on, by stream route.");
+    page.metric(
+        name,
+        "gauge",
+        "Forwarded connections in progress, by stream route.",
+    );
     for stream in &streams {
         page.sample(name, &[("route", &stream.name)], stream.open_connections());
     }
@@ -246,7 +245,7 @@ fn streams(page: &mut Page, inner: &Inner) {
     page.metric(
         name,
         "counter",
-        "Connections that were passed on or not, by stream route and how they ended.",
+        "Finished connections, by stream route and outcome.",
     );
     for stream in &streams {
         for (ended, count) in ConnectionEnd::ALL
@@ -258,7 +257,7 @@ fn streams(page: &mut Page, inner: &Inner) {
         }
     }
     let name = "ringmain_stream_bytes_total";
-    page.metric(name, "counter", "Bytes passed on, from clients and to them.");
+    page.metric(name, "counter", "Forwarded bytes, from and to clients.");
     for stream in &streams {
         for (direction, count) in [("received", stream.received), ("sent", stream.sent)] {
             page.sample(name, &[("route", &stream.name), ("direction", direction)], count);
@@ -266,31 +265,29 @@ fn streams(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn upstreams(page: &mut Page, inner: &Inner) {
+fn write_upstreams(page: &mut MetricsPage, inner: &AdminContext) {
     let mut upstreams = inner.gateway.upstreams();
     upstreams.truncate(limits::METRIC_UPSTREAMS);
-    type Column = (&'static str, &'static str, fn(&UpstreamStatus) -> u32);
-    let columns: [Column; 4] = [
+    type UpstreamColumn = (&'static str, &'static str, fn(&UpstreamStatus) -> u32);
+    let columns: [UpstreamColumn; 4] = [
         (
             "ringmain_upstream_requests",
-            "Requests under way to an upstream.",
+            "Requests in flight to an upstream.",
             |it| it.requests,
         ),
         (
             "ringmain_upstream_connections",
-            "Connections to an upstream, kept ones counted.",
+            "Connections to an upstream, idle ones included.",
             |it| it.connections,
         ),
         (
             "ringmain_upstream_waiting",
-            "Requests that wait for a connection.",
+            "Requests queued for a connection.",
             |it| it.waiting,
         ),
-        (
-            "ringmain_upstream_retrying",
-            "Requests that are tried again.",
-            |it| it.retrying,
-        ),
+        ("ringmain_upstream_retrying", "Retries in flight.", |it| {
+            it.retrying
+        }),
     ];
     for (name, help, pick) in columns {
         page.metric(name, "gauge", help);
@@ -299,33 +296,33 @@ fn upstreams(page: &mut Page, inner: &Inner) {
         }
     }
     let name = "ringmain_upstream_hedged_total";
-    page.metric(
-        name,
-        "counter",
-        "Requests that were tried at two endpoints at once.",
-    );
+    page.metric(name, "counter", "Hedged requests.");
     for upstream in &upstreams {
         page.sample(name, &[("upstream", &upstream.name)], upstream.hedged);
     }
     let name = "ringmain_upstream_refused_total";
-    page.metric(name, "counter", "What an upstream's caps have refused, by cap.");
+    page.metric(
+        name,
+        "counter",
+        "Requests rejected by a limit of an upstream, by limit.",
+    );
     for upstream in &upstreams {
         for (cap, count) in upstream.refused {
             page.sample(name, &[("upstream", &upstream.name), ("cap", cap.label())], count);
         }
     }
-    tries(page, &upstreams);
-    upstream_faults(page, &upstreams);
-    endpoints::endpoints(page, &upstreams);
-    endpoints_by_health(page, &upstreams);
+    write_retries(page, &upstreams);
+    write_upstream_faults(page, &upstreams);
+    endpoints::write_endpoints(page, &upstreams);
+    write_endpoint_health(page, &upstreams);
 }
 
-fn endpoints_by_health(page: &mut Page, upstreams: &[UpstreamStatus]) {
+fn write_endpoint_health(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     let name = "ringmain_upstream_endpoints";
     page.metric(
         name,
         "gauge",
-        "Endpoints of an upstream, by what active health checks have shown.",
+        "Endpoints of an upstream, by the result of active health checks.",
     );
     for upstream in upstreams {
         for health in [
@@ -340,19 +337,19 @@ fn endpoints_by_health(page: &mut Page, upstreams: &[UpstreamStatus]) {
                 .count();
             page.sample(
                 name,
-                &[("upstream", &upstream.name), ("health", label(health))],
+                &[("upstream", &upstream.name), ("health", health_label(health))],
                 count,
             );
         }
     }
 }
 
-fn upstream_faults(page: &mut Page, upstreams: &[UpstreamStatus]) {
+fn write_upstream_faults(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     let name = "ringmain_upstream_faults_total";
     page.metric(
         name,
         "counter",
-        "Faults of attempts at an upstream by kind (docs/faults.md), retried ones included; those that never occurred are left out.",
+        "Faults of attempts at an upstream by kind (docs/faults.md), retried ones included; kinds without an occurrence are omitted.",
     );
     for upstream in upstreams {
         for (fault, count) in &upstream.faults {
@@ -362,15 +359,15 @@ fn upstream_faults(page: &mut Page, upstreams: &[UpstreamStatus]) {
     }
 }
 
-/// What policies count, by name.
-fn counters(page: &mut Page, inner: &Inner) {
+/// Writes the counters of policies, by name.
+fn write_counters(page: &mut MetricsPage, inner: &AdminContext) {
     let mut counters = inner.gateway.counters();
     counters.truncate(limits::METRIC_COUNTERS);
     let requests = "ringmain_concurrency_requests";
     page.metric(
         requests,
         "gauge",
-        "Requests under way that a cap of rules counts.",
+        "Requests in flight counted by a concurrency limit.",
     );
     for counter in &counters {
         if let CounterState::InFlight(count) = counter.state {
@@ -378,7 +375,7 @@ fn counters(page: &mut Page, inner: &Inner) {
         }
     }
     let forgotten = "ringmain_rate_limit_forgotten_total";
-    let help = "Keys that a rate limit has forgotten for want of room while they owed something.";
+    let help = "Keys that a rate limit has evicted at its limit of keys before they were idle.";
     page.metric(forgotten, "counter", help);
     for counter in &counters {
         if let CounterState::RateLimitKeys { forgotten: count, .. } = counter.state {
@@ -387,12 +384,12 @@ fn counters(page: &mut Page, inner: &Inner) {
     }
 }
 
-fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
+fn write_retries(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     let name = "ringmain_upstream_retries_total";
     page.metric(
         name,
         "counter",
-        "Requests to be tried again, by whether the upstream's budget allowed it.",
+        "Retries, by whether the upstream's retry budget allowed them.",
     );
     for upstream in upstreams {
         for (outcome, count) in [("done", upstream.retries), ("refused", upstream.retries_refused)] {
@@ -403,7 +400,7 @@ fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
     page.metric(
         name,
         "counter",
-        "Copies of requests, by the upstream that gets them and what became of them; an upstream without any is left out.",
+        "Mirrored requests, by target upstream and outcome; upstreams without any are omitted.",
     );
     for upstream in upstreams
         .iter()
@@ -418,11 +415,7 @@ fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
         }
     }
     let name = "ringmain_upstream_ejected_endpoints";
-    page.metric(
-        name,
-        "gauge",
-        "Endpoints of an upstream that are passed over for what requests have met there.",
-    );
+    page.metric(name, "gauge", "Ejected endpoints of an upstream.");
     let wall = clock::realtime();
     for upstream in upstreams {
         let ejected = upstream.endpoints.iter().filter_map(|it| it.ejection);
@@ -431,58 +424,58 @@ fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
     }
 }
 
-fn configuration(page: &mut Page, inner: &Inner) {
+fn write_configuration(page: &mut MetricsPage, inner: &AdminContext) {
     let reloads = inner.control.reloads();
-    let state = inner.control.state();
+    let status = inner.control.status();
     let name = "ringmain_config_reloads_total";
     page.metric(
         name,
         "counter",
-        "Reloads of the configuration: good, served since; bad, rejected.",
+        "Reloads of the configuration: good, applied; bad, rejected.",
     );
-    page.sample(name, &[("outcome", "good")], reloads.good);
-    page.sample(name, &[("outcome", "bad")], reloads.bad);
-    page.one(
+    page.sample(name, &[("outcome", "good")], reloads.succeeded);
+    page.sample(name, &[("outcome", "bad")], reloads.failed);
+    page.single(
         "ringmain_config_last_reload_successful",
         "gauge",
-        "1 if the configuration as it was last read is served, 0 if it was rejected and the one before is served.",
-        u8::from(state.is_current),
+        "1 if the configuration as last read is served, 0 if it was rejected and the previous one is served.",
+        u8::from(status.is_current),
     );
-    page.one(
+    page.single(
         "ringmain_config_last_reload_timestamp_seconds",
         "gauge",
-        "When the configuration was last read to be served, rejected or not.",
-        state.tried.as_secs_f64(),
+        "Time of the last reload, successful or not.",
+        status.attempted_at.as_secs_f64(),
     );
-    page.one(
+    page.single(
         "ringmain_config_last_reload_success_timestamp_seconds",
         "gauge",
-        "When the configuration that is served was read.",
-        state.since.as_secs_f64(),
+        "Time at which the served configuration was loaded.",
+        status.loaded_at.as_secs_f64(),
     );
-    page.one(
+    page.single(
         "ringmain_config_current",
         "gauge",
         "The same as ringmain_config_last_reload_successful.",
-        u8::from(state.is_current),
+        u8::from(status.is_current),
     );
-    page.one(
+    page.single(
         "ringmain_config_errors",
         "gauge",
-        "Errors of the configuration as it was last read.",
-        state.wrong.len(),
+        "Errors of the configuration as last read.",
+        status.errors.len(),
     );
-    page.one(
+    page.single(
         "ringmain_config_read_timestamp_seconds",
         "gauge",
         "The same as ringmain_config_last_reload_success_timestamp_seconds, in whole seconds.",
-        state.since.as_secs(),
+        status.loaded_at.as_secs(),
     );
     if let Some(log) = inner.site.access_log() {
-        page.one(
+        page.single(
             "ringmain_access_log_lost_lines_total",
             "counter",
-            "Lines that the access log's destination was too slow for, or refused.",
+            "Lost lines of the access log: its destination was too slow or has failed.",
             log.lost_lines(),
         );
     }

@@ -1,14 +1,14 @@
-//! The administration: an application on a listener of its own that shows what the gateway does, and has it drain.
+//! The administration: an application on its own listener that shows the state of the gateway, and drains it.
 //!
-//! It is for an engine of its own with one worker, so that it answers whatever the gateway's workers are busy with, does not
-//! take part in their limits, and continues while they drain. Whoever reaches its listener may read all of it, and change something
-//! with the token, or without one where none is configured. Metrics and probes have an application of their own beside it.
+//! It runs on its own engine with one worker, so that it responds however busy the gateway's workers are, is not subject to their
+//! limits, and continues while they drain. Every client of its listener may read everything, and change state with the token, or
+//! without one if none is configured. Metrics and probes have their own application beside it.
 
+mod cluster_status;
 mod dashboard;
-mod followed;
 mod metrics;
-mod pushed;
-mod show;
+mod push_metrics;
+mod status;
 
 #[cfg(test)]
 mod tests;
@@ -27,45 +27,45 @@ use ringmain_web::{App, CompiledApp, Error, Flow, Limits, Reply, Request, Result
 use serde_json::json;
 
 use crate::config;
-use crate::follow::Control;
 use crate::limits;
+use crate::reload::ConfigWatcher;
 
-/// What the administration shows.
+/// The application of the administration.
 #[derive(Clone)]
-pub struct Admin(Arc<Inner>);
+pub struct AdminApp(Arc<AdminContext>);
 
-struct Inner {
+struct AdminContext {
     gateway: Gateway,
-    control: Arc<Control>,
+    control: Arc<ConfigWatcher>,
     site: Arc<CompiledApp>,
-    board: Board,
+    board: StatusBoard,
     version: &'static str,
-    /// When this was made, by a clock that does not jump.
+    /// The start time, by the monotonic clock.
     since: Duration,
     dashboard: dashboard::Dashboard,
 }
 
-/// Between the administration and whoever runs the gateway's engine.
+/// The state shared by the administration and the owner of the gateway's engine.
 #[derive(Clone, Debug, Default)]
-pub struct Board(Arc<Posted>);
+pub struct StatusBoard(Arc<BoardState>);
 
 #[derive(Debug, Default)]
-struct Posted {
+struct BoardState {
     report: Mutex<Option<Report>>,
     draining: AtomicBool,
     drain: AtomicBool,
 }
 
-impl Board {
-    /// The engine's counts as they are now, and whether it takes no new connections any more.
-    pub fn put(&self, report: Report, draining: bool) {
+impl StatusBoard {
+    /// Publishes the engine's current counters, and whether it drains.
+    pub fn publish(&self, report: Report, draining: bool) {
         *self.0.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         self.0.draining.store(draining, Ordering::Release);
     }
 
-    /// Whether somebody has asked for a drain since the last call.
+    /// Returns whether a drain was requested since the last call.
     #[must_use]
-    pub fn take_drain(&self) -> bool {
+    pub fn take_drain_request(&self) -> bool {
         self.0.drain.swap(false, Ordering::AcqRel)
     }
 
@@ -82,17 +82,17 @@ impl Board {
     }
 }
 
-impl Admin {
-    /// Of a gateway, who follows its configuration, and the application that serves it. `version` is the program's.
+impl AdminApp {
+    /// Creates the administration of a gateway, from its configuration watcher and its application. `version` is the program's.
     #[must_use]
     pub fn new(
         gateway: Gateway,
-        control: Arc<Control>,
+        control: Arc<ConfigWatcher>,
         site: Arc<CompiledApp>,
-        board: Board,
+        board: StatusBoard,
         version: &'static str,
-    ) -> Admin {
-        Admin(Arc::new(Inner {
+    ) -> AdminApp {
+        AdminApp(Arc::new(AdminContext {
             gateway,
             control,
             site,
@@ -106,47 +106,49 @@ impl Admin {
     /// The application.
     #[must_use]
     pub fn app(&self) -> App {
-        let admin = self.0.control.state().config.admin.clone();
+        let admin = self.0.control.status().config.admin.clone();
         let (hosts, token) = admin.map(|admin| (admin.hosts, admin.token)).unwrap_or_default();
         let limits = Limits {
             body_bytes: limits::ADMIN_BODY_BYTES,
-            // Who asks for metrics has time.
+            // Scrapers of metrics can wait.
             max_queue_delay: None,
             ..Limits::default()
         };
-        let with = |show: fn(&Inner, &Request<'_>, &mut Reply<'_>) -> Result| {
+        let with = |show: fn(&AdminContext, &Request<'_>, &mut Reply<'_>) -> Result| {
             let inner = Arc::clone(&self.0);
             move |req: &Request<'_>, reply: &mut Reply<'_>| show(&inner, req, reply)
         };
         App::new()
             .limits(limits)
-            .before(move |req, _| host_is_ours(&hosts, req))
-            .before(no_browser)
-            .before(move |req, reply| may_change(token.as_ref(), req, reply))
-            .get("/", |req, reply| dashboard::front(PATHS, req, reply))
-            .get_async("/live", self.live())
+            .before(move |req, _| check_host(&hosts, req))
+            .before(reject_cross_origin)
+            .before(move |req, reply| check_token(token.as_ref(), req, reply))
+            .get("/", |req, reply| dashboard::serve_page(INDEX, req, reply))
+            .get_async("/live", self.live_handler())
             .get("/config", with(show_config))
             .get(
                 "/routes",
-                with(|inner, _, reply| reply.json(&show::routes(&inner.gateway))),
+                with(|inner, _, reply| reply.json(&status::routes_json(&inner.gateway))),
             )
             .get(
                 "/upstreams",
-                with(|inner, req, reply| reply.json(&show::upstreams(&inner.gateway, req.cx().wall()))),
+                with(|inner, req, reply| {
+                    reply.json(&status::upstreams_json(&inner.gateway, req.cx().wall()))
+                }),
             )
             .get("/kubernetes", with(show_kubernetes))
             .get("/metrics", with(show_metrics))
             .get("/healthz", |_, reply| reply.text("ok\n"))
             .get("/readyz", with(show_ready))
-            .post("/drain", with(drain))
+            .post("/drain", with(request_drain))
             .get("/log", show_level)
             .put("/log", set_level)
     }
 
-    /// The application for who may read metrics and probes, and nothing else.
+    /// Returns the application with metrics and probes only.
     #[must_use]
     pub fn metrics(&self) -> App {
-        let with = |show: fn(&Inner, &Request<'_>, &mut Reply<'_>) -> Result| {
+        let with = |show: fn(&AdminContext, &Request<'_>, &mut Reply<'_>) -> Result| {
             let inner = Arc::clone(&self.0);
             move |req: &Request<'_>, reply: &mut Reply<'_>| show(&inner, req, reply)
         };
@@ -161,14 +163,18 @@ impl Admin {
             .get("/readyz", with(show_ready))
     }
 
-    fn live(&self) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
+    fn live_handler(
+        &self,
+    ) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
         let inner = Arc::clone(&self.0);
-        async move |req: &Request<'_>, reply: &mut Reply<'_>| dashboard::live(&inner, req, reply).await
+        async move |req: &Request<'_>, reply: &mut Reply<'_>| {
+            dashboard::stream_events(&inner, req, reply).await
+        }
     }
 }
 
-/// What serves, in a word; empty before it runs.
-fn engine(report: Option<&Report>) -> &'static str {
+/// Returns the name of the engine's back-end; empty before it runs.
+fn engine_name(report: Option<&Report>) -> &'static str {
     match report {
         Some(report) if report.selection.uring => "uring",
         Some(_) => "epoll",
@@ -176,25 +182,25 @@ fn engine(report: Option<&Report>) -> &'static str {
     }
 }
 
-const PATHS: &str = "\
-/           this; in a browser a page that shows the gateway at work
-/live       the figures of that page each second, as server-sent events
-/config     the configuration that is served, as it was read, without secrets; what is wrong with it
-/routes     routes and what their rules do
-/upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries
+const INDEX: &str = "\
+/           this list; in a browser the dashboard
+/live       snapshots of the dashboard each second, as server-sent events
+/config     the served configuration without secrets; the errors of the last reload
+/routes     routes, and the steps of their rules
+/upstreams  upstreams and their endpoints: health, ejections, requests, connections, retries
 /kubernetes the followed cluster: API server, leader, objects, failing watches, problems; 404 without one
-/metrics    counts, in Prometheus' text format
-/healthz    200 as long as the process answers
-/readyz     200 while it takes requests and its sources deliver; 503 while it drains, a source does not, or lists of Kubernetes are missing
-/drain      POST: take no more connections, finish what is open, and end
-/log        GET and PUT: how much is logged (error, warn, info, debug, trace)
+/metrics    metrics in the text format of Prometheus
+/healthz    200 while the process responds
+/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, or lists of Kubernetes are missing
+/drain      POST: graceful shutdown
+/log        GET and PUT: the log level (error, warn, info, debug, trace)
 
-POST and PUT need `Authorization: Bearer TOKEN` where the configuration has `admin.token`.
+POST and PUT require `Authorization: Bearer TOKEN` if `admin.token` is configured.
 ";
 
-/// A page whose own name leads here (DNS rebinding) could read everything as its own: only names that lead nowhere else are answered.
-/// Unix sockets are not reached by pages.
-fn host_is_ours(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
+/// Rejects names that are not the gateway's own: with DNS rebinding a page under such a name could read everything. Pages cannot
+/// reach Unix sockets.
+fn check_host(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
     let Some(host) = req.host().filter(|_| req.remote().is_some()) else {
         return Ok(Flow::Continue);
     };
@@ -210,8 +216,8 @@ fn host_is_ours(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
     ))
 }
 
-/// Whether a request that changes something shows the token, if there is one.
-fn may_change(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
+/// Rejects a request that changes state without the token, if one is configured.
+fn check_token(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
     let (Some(token), false) = (token, matches!(req.method().as_str(), "GET" | "HEAD")) else {
         return Ok(Flow::Continue);
     };
@@ -230,43 +236,43 @@ fn may_change(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) 
     ))
 }
 
-/// Pages in a browser on the same host can reach a loopback address, too: what they ask to be changed is refused.
-fn no_browser(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
+/// Rejects changes from pages of a browser on the same host, which can reach a loopback address.
+fn reject_cross_origin(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
     if req.method().as_str() != "GET" && req.header("origin").is_some() {
-        return Err(Error::new(403, "nothing is changed for a page in a browser"));
+        return Err(Error::new(403, "a page in a browser cannot change state"));
     }
     Ok(Flow::Continue)
 }
 
-fn show_config(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let state = inner.control.state();
-    let wrong: Vec<String> = state.wrong.iter().map(ToString::to_string).collect();
+fn show_config(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let status = inner.control.status();
+    let wrong: Vec<String> = status.errors.iter().map(ToString::to_string).collect();
     reply.json(&json!({
-        "file": state.path.display().to_string(),
-        "read_at": state.since.as_secs(),
-        "is_current": state.is_current,
-        "last_reload": {"successful": state.is_current, "at": state.tried.as_secs()},
+        "file": status.path.display().to_string(),
+        "read_at": status.loaded_at.as_secs(),
+        "is_current": status.is_current,
+        "last_reload": {"successful": status.is_current, "at": status.attempted_at.as_secs()},
         "wrong": wrong,
-        "at_restart": state.at_restart,
-        "config": config::shown(&state.text),
+        "at_restart": status.restart_required,
+        "config": config::redacted(&status.text),
     }))
 }
 
-fn show_kubernetes(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    match followed::followed(inner) {
+fn show_kubernetes(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    match cluster_status::cluster_status(inner) {
         Some(followed) => reply.json(&followed),
         None => Err(Error::new(404, "the configuration has no key `kubernetes`")),
     }
 }
 
-fn show_metrics(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let text = metrics::text(inner);
+fn show_metrics(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let text = metrics::render(inner);
     reply.text(text)?;
     reply.header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")?;
     Ok(())
 }
 
-fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     if inner.board.is_draining() {
         return Err(Error::new(503, "draining"));
     }
@@ -302,8 +308,8 @@ fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     ))
 }
 
-fn drain(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    log::info!("asked to drain by the administration");
+fn request_drain(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    log::info!("drain requested through the administration");
     inner.board.0.drain.store(true, Ordering::Release);
     reply.status(202).text("draining\n")
 }
@@ -318,6 +324,6 @@ fn set_level(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         .parse::<log::Level>()
         .map_err(|_| Error::bad_request("expected error, warn, info, debug or trace as the body"))?;
     log::set_max_level(level.to_level_filter());
-    log::info!("the administration has set the log's level to {level}");
+    log::info!("log level set to {level} through the administration");
     show_level(req, reply)
 }

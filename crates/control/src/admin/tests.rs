@@ -1,11 +1,11 @@
-//! What may be shown, and how metrics are written.
+//! Redaction of configurations, and the format of metrics.
 
 use ringmain_push::SlowConsumerPolicy;
 use ringmain_push::metrics::{Refusal, Report};
 
-use super::metrics::Page;
-use super::pushed;
-use crate::config::shown;
+use super::metrics::MetricsPage;
+use super::push_metrics;
+use crate::config::redacted;
 
 #[test]
 fn secrets_are_not_shown() {
@@ -25,7 +25,7 @@ routes:
           set: {Authorization: Bearer abc, x-api-key: '${env:KEY}', x-plain: abc, x-both: '${env:A} abc'}
           add: {x-auth-token: '${file:two}'}
 ";
-    let shown = shown(text).expect("YAML");
+    let shown = redacted(text).expect("YAML");
     assert!(!shown.to_string().contains("abc"), "{shown}");
     let headers = &shown["routes"]["all"]["rules"][0]["request_headers"];
     assert_eq!(headers["set"]["Authorization"], "(not shown)");
@@ -37,7 +37,7 @@ routes:
 
 #[test]
 fn labels_are_escaped() {
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     page.metric("a_total", "counter", "As.");
     page.sample("a_total", &[("route", "a\"b\\c\nd"), ("class", "2xx")], 5);
     page.sample("a_total", &[], 0.5);
@@ -48,8 +48,8 @@ fn labels_are_escaped() {
 }
 
 #[test]
-fn what_is_pushed_is_counted_by_labels_of_bounded_sets() {
-    let mut page = Page::default();
+fn push_metrics_have_bounded_labels() {
+    let mut page = MetricsPage::default();
     let report = Report {
         clients: 3,
         refused: Refusal::ALL.map(|why| (why, why as u64)),
@@ -58,7 +58,7 @@ fn what_is_pushed_is_counted_by_labels_of_bounded_sets() {
         recovered: 2,
         ..Report::default()
     };
-    pushed::counts(&mut page, &report);
+    push_metrics::write_push(&mut page, &report);
     for line in [
         "ringmain_push_clients 3",
         "# TYPE ringmain_push_refused_total counter",

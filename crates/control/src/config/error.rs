@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, and where: one form for what YAML, structure and meaning can be wrong in.
+//! Errors of a configuration file, with positions: one form for YAML, structure and meaning.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,63 +7,63 @@ use crate::limits;
 
 /// A line and a column of a file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct FilePosition {
     /// From 1.
     pub line: u64,
     /// In characters, from 1.
     pub column: u64,
 }
 
-impl Position {
-    /// Where a file begins.
-    pub(super) const START: Position = Position { line: 1, column: 1 };
+impl FilePosition {
+    /// The start of a file.
+    pub(super) const START: FilePosition = FilePosition { line: 1, column: 1 };
 }
 
-/// One thing that is wrong with a configuration file.
+/// An error of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{}:{}: {what}expected {expected}, found {found}{advice}", .position.line, .position.column, what = before(.what), advice = behind(.advice))]
+#[error("{file}:{}:{}: {part}expected {expected}, found {found}{advice}", .position.line, .position.column, part = prefixed(.part), advice = suffixed(.advice))]
 pub struct ConfigError {
     /// The file, as it was named.
     pub file: String,
-    /// Where.
-    pub position: Position,
-    /// The part that is wrong; empty where place and expectation say it.
-    pub what: String,
-    /// What should stand there.
+    /// The position.
+    pub position: FilePosition,
+    /// The part of the configuration; empty if position and expectation identify it.
+    pub part: String,
+    /// The expected value.
     pub expected: String,
-    /// What does.
+    /// The value found.
     pub found: String,
-    /// What was probably meant, or what becomes of it; may be empty.
+    /// A suggestion or an explanation; may be empty.
     pub advice: String,
 }
 
-/// Something that is right as it is written, and probably not meant.
+/// A warning: valid as written, but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The file, as it was named.
     pub file: String,
-    /// Where.
-    pub position: Position,
-    /// What, and what to do.
+    /// The position.
+    pub position: FilePosition,
+    /// The problem, and the solution.
     pub text: String,
 }
 
 impl std::fmt::Display for Warning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Position { line, column } = self.position;
+        let FilePosition { line, column } = self.position;
         write!(f, "{}:{line}:{column}: warning: {}", self.file, self.text)
     }
 }
 
-fn before(what: &str) -> String {
-    if what.is_empty() {
+fn prefixed(part: &str) -> String {
+    if part.is_empty() {
         String::new()
     } else {
-        format!("{what}: ")
+        format!("{part}: ")
     }
 }
 
-fn behind(advice: &str) -> String {
+fn suffixed(advice: &str) -> String {
     if advice.is_empty() {
         String::new()
     } else {
@@ -71,30 +71,30 @@ fn behind(advice: &str) -> String {
     }
 }
 
-/// Collects what is wrong.
-pub(super) struct Errors<'f> {
+/// Collects errors and warnings.
+pub(super) struct Diagnostics<'f> {
     file: &'f str,
     all: RefCell<Vec<ConfigError>>,
-    more: Cell<usize>,
-    /// Texts that secrets were put into, as they were written: what errors say was found.
-    written: BTreeMap<Position, String>,
+    omitted: Cell<usize>,
+    /// The original texts of expanded values, which errors quote.
+    written: BTreeMap<FilePosition, String>,
     /// Texts with a `${…}` that has no value, as they were written. The missing variable or file is their only error.
-    unexpanded: BTreeMap<Position, String>,
+    unexpanded: BTreeMap<FilePosition, String>,
     /// The maps that contain them: a key that is missing there may be the one without a value.
-    incomplete: BTreeSet<Position>,
+    incomplete: BTreeSet<FilePosition>,
     /// Errors that only follow from those.
     derived: Cell<usize>,
-    /// Where secrets are.
-    secrets: RefCell<BTreeSet<Position>>,
+    /// The positions of secrets.
+    secrets: RefCell<BTreeSet<FilePosition>>,
     warnings: RefCell<Vec<Warning>>,
 }
 
-impl<'f> Errors<'f> {
-    pub(super) fn new(file: &'f str) -> Errors<'f> {
-        Errors {
+impl<'f> Diagnostics<'f> {
+    pub(super) fn new(file: &'f str) -> Diagnostics<'f> {
+        Diagnostics {
             file,
             all: RefCell::default(),
-            more: Cell::new(0),
+            omitted: Cell::new(0),
             written: BTreeMap::new(),
             unexpanded: BTreeMap::new(),
             incomplete: BTreeSet::new(),
@@ -104,24 +104,24 @@ impl<'f> Errors<'f> {
         }
     }
 
-    /// From now on what stands at a place is only shown as it was written.
-    pub(super) fn hide(&mut self, position: Position, written: &str) {
+    /// Records that a value was expanded: errors quote the original text.
+    pub(super) fn record_expansion(&mut self, position: FilePosition, written: &str) {
         self.written.insert(position, written.to_owned());
     }
 
     /// A text in the map at `holder` has `${…}` without a value, which was reported: from now on nothing else is, at its position.
-    pub(super) fn leave_unexpanded(&mut self, position: Position, holder: Position, written: &str) {
+    pub(super) fn leave_unexpanded(&mut self, position: FilePosition, holder: FilePosition, written: &str) {
         self.unexpanded.insert(position, written.to_owned());
         self.incomplete.insert(holder);
     }
 
     /// Returns the texts with `${…}` that has no value.
-    pub(super) fn unexpanded(&self) -> Vec<String> {
+    pub(super) fn unexpanded_texts(&self) -> Vec<String> {
         self.unexpanded.values().cloned().collect()
     }
 
-    /// Something is right and probably not meant.
-    pub(super) fn warn(&self, position: Position, text: String) {
+    /// Adds a warning.
+    pub(super) fn warn(&self, position: FilePosition, text: String) {
         let mut warnings = self.warnings.borrow_mut();
         if warnings.len() < limits::CONFIG_ERRORS {
             warnings.push(Warning {
@@ -132,31 +132,43 @@ impl<'f> Errors<'f> {
         }
     }
 
-    /// Whether a secret was put in at this position from the environment or a file.
-    pub(super) fn is_put_in(&self, position: Position) -> bool {
+    /// Returns whether the value at this position was expanded from the environment or a file.
+    pub(super) fn is_expanded(&self, position: FilePosition) -> bool {
         self.written.contains_key(&position)
     }
 
-    /// The value at this position is a secret: what is found there is not repeated.
-    pub(super) fn mark_secret(&self, position: Position) {
+    /// Marks the value at this position as a secret: errors do not quote it.
+    pub(super) fn mark_secret(&self, position: FilePosition) {
         self.secrets.borrow_mut().insert(position);
     }
 
     /// The positions of values that were marked as secrets.
-    pub(super) fn into_secrets(self) -> BTreeSet<Position> {
+    pub(super) fn into_secrets(self) -> BTreeSet<FilePosition> {
         self.secrets.into_inner()
     }
 
     /// The number of errors, including those that only follow from others.
     pub(super) fn count(&self) -> usize {
-        self.all.borrow().len() + self.more.get() + self.derived.get()
+        self.all.borrow().len() + self.omitted.get() + self.derived.get()
     }
 
-    pub(super) fn tell(&self, position: Position, expected: impl Into<String>, found: impl Into<String>) {
-        self.add(position, "", expected.into(), found.into(), "");
+    pub(super) fn report(
+        &self,
+        position: FilePosition,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) {
+        self.report_part(position, "", expected.into(), found.into(), "");
     }
 
-    pub(super) fn add(&self, position: Position, what: &str, expected: String, found: String, advice: &str) {
+    pub(super) fn report_part(
+        &self,
+        position: FilePosition,
+        part: &str,
+        expected: String,
+        found: String,
+        advice: &str,
+    ) {
         let lacks = found == "none" && self.incomplete.contains(&position);
         if lacks || self.unexpanded.contains_key(&position) {
             self.derived.set(self.derived.get() + 1);
@@ -164,21 +176,21 @@ impl<'f> Errors<'f> {
         }
         let mut all = self.all.borrow_mut();
         if all.len() == limits::CONFIG_ERRORS {
-            self.more.set(self.more.get() + 1);
+            self.omitted.set(self.omitted.get() + 1);
             return;
         }
         let found = match self.written.get(&position) {
-            Some(written) => format!("what {} stands for", quoted(written)),
-            // What is quoted is the value itself.
+            Some(written) => format!("the value of {}", quote(written)),
+            // A quoted part is the value itself.
             None if found.contains(['`', '"']) && self.secrets.borrow().contains(&position) => {
-                "another value, which is not shown".to_owned()
+                "another value, which is redacted".to_owned()
             }
             None => found,
         };
         all.push(ConfigError {
             file: self.file.to_owned(),
             position,
-            what: what.to_owned(),
+            part: part.to_owned(),
             expected,
             found,
             advice: advice.to_owned(),
@@ -186,45 +198,49 @@ impl<'f> Errors<'f> {
     }
 
     /// A message of the form `expected …, found …`, or `expected …; found …`.
-    pub(super) fn tell_message(&self, position: Position, message: &str) {
+    pub(super) fn report_message(&self, position: FilePosition, message: &str) {
         let message = message.strip_prefix("expected ").unwrap_or(message);
         let split = [", found ", "; found "]
             .into_iter()
             .filter_map(|word| message.rsplit_once(word))
             .min_by_key(|(_, found)| found.len());
         let (expected, found) = split.unwrap_or((message, "something else"));
-        self.tell(position, expected, found);
+        self.report(position, expected, found);
     }
 
-    /// All of them in the order of the file, how many more there are, and warnings.
+    /// Returns the errors in the order of the file, the number of further ones, and the warnings.
     pub(super) fn finish(self) -> (Vec<ConfigError>, usize, Vec<Warning>) {
         let mut all = self.all.into_inner();
         all.sort_by_key(|error| error.position);
-        (all, self.more.get(), self.warnings.into_inner())
+        (all, self.omitted.get(), self.warnings.into_inner())
     }
 }
 
 /// A text in a message: on one line, not too long.
-pub(super) fn quoted(text: &str) -> String {
-    const MOST: usize = 80;
-    let mut short: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MOST).is_some() {
+pub(super) fn quote(text: &str) -> String {
+    const MAX_CHARS: usize = 80;
+    let mut short: String = text
+        .chars()
+        .take(MAX_CHARS)
+        .flat_map(char::escape_debug)
+        .collect();
+    if text.chars().nth(MAX_CHARS).is_some() {
         short.push('…');
     }
     format!("`{short}`")
 }
 
-/// The one of `names` that `word` is probably meant to be.
-pub(super) fn suggestion<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let near = |name: &&str| distance(word, name) <= (word.len().max(name.len()) / 3).min(3);
+/// Returns the one of `names` that is most similar to `word`.
+pub(super) fn suggest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let near = |name: &&str| edit_distance(word, name) <= (word.len().max(name.len()) / 3).min(3);
     names
         .into_iter()
         .filter(near)
-        .min_by_key(|name| distance(word, name))
+        .min_by_key(|name| edit_distance(word, name))
 }
 
-/// How many letters must be changed, added, left out or swapped with the next one.
-fn distance(one: &str, other: &str) -> usize {
+/// Returns the number of letters that must be changed, inserted, removed or swapped with the next.
+fn edit_distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) =
         (one.chars().take(64).collect(), other.chars().take(64).collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];

@@ -5,25 +5,26 @@
 //!                                                    └─▶ schema(), reference()
 //! ```
 //!
-//! Reads no file and no environment itself: both are handed in. All that is wrong is told at once, with line and column.
+//! Reads no file and no environment itself: both are parameters. All errors are reported at once, with line and column.
 //!
-//! A file is taken whole or not at all: see [`Loaded::take`]. The parts of a file that is wrong are translated all the same, so that
-//! everything that is wrong with it is reported at once and `ringmain explain` works on it; nothing of it is served.
+//! A file is applied as a whole or not at all: see [`Loaded::take_valid`]. Parts of an invalid file are translated as well, so that
+//! all errors are reported at once and `ringmain explain` works; no part is served.
 
 mod build;
+mod deserializer;
 mod document;
 mod error;
-mod reader;
+mod expand;
+mod fields;
+mod last_good;
+mod redacted;
 mod reference;
-mod secrets;
-mod shared;
-mod shown;
+mod scalars;
+mod schema;
 #[cfg(test)]
 mod tests;
-mod texts;
-mod tree;
 mod unreachable;
-mod values;
+mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -35,21 +36,22 @@ use ringmain_gateway::table::{ConfigPart, Problem};
 use serde::Deserialize;
 
 use crate::limits;
+use deserializer::NodeDeserializer;
 use document::Document;
-use error::Errors;
-pub use error::{ConfigError, Position, Warning};
-use reader::Reader;
+use error::Diagnostics;
+pub use error::{ConfigError, FilePosition, Warning};
+pub use redacted::redacted;
 pub use reference::reference;
-pub use shown::shown;
+pub use schema::schema;
 
-/// Where secrets and files come from.
-pub struct Sources<'s> {
+/// The environment that secrets and files are read from.
+pub struct ConfigEnvironment<'s> {
     /// A variable of the environment.
     pub variable: &'s dyn Fn(&str) -> Option<String>,
     /// The contents of a file, by its path as it is written; it need not read more than
     /// [`NAMED_FILE_BYTES`](crate::limits::NAMED_FILE_BYTES) and one byte.
     pub file: &'s dyn Fn(&str) -> io::Result<Vec<u8>>,
-    /// Whether every user of the host may read a file, by its path as it is written.
+    /// Returns whether every user of the host may read a file, by its path as written.
     pub is_public: &'s dyn Fn(&str) -> bool,
     /// The folder that paths are relative to, absolute.
     pub folder: &'s Path,
@@ -57,8 +59,8 @@ pub struct Sources<'s> {
 
 /// Kubernetes as a source of configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kubernetes {
-    /// The `spec.controllerName` of the GatewayClasses whose Gateways are served.
+pub struct KubernetesSource {
+    /// The `spec.controllerName` of the served GatewayClasses.
     pub controller: Arc<str>,
     /// The range that each Gateway has an address of.
     pub pool: Network,
@@ -67,30 +69,30 @@ pub struct Kubernetes {
 /// A configuration file, read.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The configuration. With `errors` it is not what the file means, and only good to be explained. `None`: the file is not YAML,
-    /// or wrong as a whole.
+    /// The configuration. With `errors` it is incomplete, and only used for explanations. `None`: the file is not YAML, or not a
+    /// map.
     pub config: Option<Config>,
-    /// Kubernetes as a second source. `None`: the file does not have it, or it is wrong.
-    pub kubernetes: Option<Arc<Kubernetes>>,
-    /// What is wrong, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
+    /// Kubernetes as a second source. `None`: not configured, or invalid.
+    pub kubernetes: Option<Arc<KubernetesSource>>,
+    /// The errors, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
     pub errors: Vec<ConfigError>,
-    /// How many more errors there are.
-    pub more: usize,
-    /// What is right and probably not meant.
+    /// The number of further errors.
+    pub omitted: usize,
+    /// Warnings: valid settings that are probably not intended.
     pub warnings: Vec<Warning>,
     file: String,
-    log: Position,
-    places: BTreeMap<ConfigPart, Position>,
-    policies: BTreeMap<(ConfigPart, &'static str), Position>,
-    left_out: BTreeSet<String>,
+    access_log_position: FilePosition,
+    positions: BTreeMap<ConfigPart, FilePosition>,
+    policy_positions: BTreeMap<(ConfigPart, &'static str), FilePosition>,
+    omitted_parts: BTreeSet<String>,
     incomplete: BTreeSet<ConfigPart>,
     unexpanded: Vec<String>,
 }
 
 impl Loaded {
-    /// What compiling found wrong, with places. What only follows from an error of the file is left out.
+    /// Returns the problems of compilation, with positions. Problems that only follow from errors of the file are omitted.
     #[must_use]
-    pub fn located(&self, problems: &[Problem]) -> Vec<ConfigError> {
+    pub fn locate_problems(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
             let name = problem.found.trim_matches('`');
             let is_named = |place: &ConfigPart| match place {
@@ -102,19 +104,19 @@ impl Loaded {
             let is_of_certificate = |other: &Problem| {
                 matches!(other.part, ConfigPart::Certificate(_)) && problem.found.contains(&other.found)
             };
-            self.left_out.contains(name)
+            self.omitted_parts.contains(name)
                 || problem.field.starts_with("tls")
                     && (self.incomplete.contains(&problem.part) || problems.iter().any(is_of_certificate))
                 || self.incomplete.iter().any(is_named)
                 || self.unexpanded.iter().any(|text| problem.found.contains(text))
         };
-        // What is wrong with a route's policy is wrong with each of its rules, and told once.
+        // A problem of a route's policy occurs in each of its rules, and is reported once.
         let mut told = BTreeSet::new();
-        let located = problems
+        let locate_problems = problems
             .iter()
             .filter(|problem| !follows(problem))
             .filter_map(|problem| {
-                let policy = self.policy(problem);
+                let policy = self.policy_position(problem);
                 let (place, position) =
                     policy.unwrap_or_else(|| (problem.part.clone(), self.position(&problem.part)));
                 let again =
@@ -122,70 +124,70 @@ impl Loaded {
                 let error = || ConfigError {
                     file: self.file.clone(),
                     position,
-                    what: format!("{place}: {}", problem.field),
+                    part: format!("{place}: {}", problem.field),
                     expected: problem.expected.clone(),
                     found: problem.found.clone(),
                     advice: String::new(),
                 };
                 (!again).then(error)
             });
-        located.collect()
+        locate_problems.collect()
     }
 
-    /// Whose policy a problem is about, the rule's own or its route's, and where that stands.
-    fn policy(&self, problem: &Problem) -> Option<(ConfigPart, Position)> {
+    /// Returns the owner of a policy that a problem is about, the rule or its route, and the position of the policy.
+    fn policy_position(&self, problem: &Problem) -> Option<(ConfigPart, FilePosition)> {
         let rest = problem.field.strip_prefix("policies.")?;
         let kind = rest.split_once('.').map_or(rest, |(kind, _)| kind);
         let ConfigPart::Route(name, Some(_)) = &problem.part else {
             return None;
         };
-        let places = [problem.part.clone(), ConfigPart::Route(name.clone(), None)];
-        places.into_iter().find_map(|place| {
+        let positions = [problem.part.clone(), ConfigPart::Route(name.clone(), None)];
+        positions.into_iter().find_map(|place| {
             let key = (place, kind);
-            let position = self.policies.get(&key).copied()?;
+            let position = self.policy_positions.get(&key).copied()?;
             Some((key.0, position))
         })
     }
 
-    /// All that is wrong: with the file, and what compiling it found; in the order of the file.
+    /// Returns all errors, of the file and of compilation, in the order of the file.
     #[must_use]
-    pub fn wrong(&self, problems: &[Problem]) -> Vec<ConfigError> {
-        let mut wrong = self.errors.clone();
-        wrong.extend(self.located(problems));
-        wrong.sort_by_key(|error| error.position);
-        wrong
+    pub fn all_errors(&self, problems: &[Problem]) -> Vec<ConfigError> {
+        let mut errors = self.errors.clone();
+        errors.extend(self.locate_problems(problems));
+        errors.sort_by_key(|error| error.position);
+        errors
     }
 
     /// A destination of the access log that cannot be opened, with its place.
-    pub(crate) fn wrong_log(&self, why: String) -> ConfigError {
+    pub(crate) fn access_log_error(&self, why: String) -> ConfigError {
         ConfigError {
             file: self.file.clone(),
-            position: self.log,
-            what: "access_log".to_owned(),
-            expected: "a file that this user may write, in a directory that exists".to_owned(),
+            position: self.access_log_position,
+            part: "access_log".to_owned(),
+            expected: "a file that this user can write to, in an existing directory".to_owned(),
             found: why,
             advice: String::new(),
         }
     }
 
     /// A folder for the state of push that cannot be used, with its place.
-    pub(crate) fn wrong_state_dir(&self, why: String) -> ConfigError {
+    pub(crate) fn state_dir_error(&self, why: String) -> ConfigError {
         ConfigError {
             file: self.file.clone(),
             position: self.position(&ConfigPart::Push),
-            what: "push.state_dir".to_owned(),
-            expected: "a folder that this user may write, or make".to_owned(),
+            part: "push.state_dir".to_owned(),
+            expected: "a directory that this user can write to, or create".to_owned(),
             found: why,
             advice: String::new(),
         }
     }
 
-    /// Adds warnings of what no request reaches.
-    fn warn_of_unreachable(&mut self) {
+    /// Adds warnings for parts that no request reaches.
+    fn warn_about_unreachable(&mut self) {
         let Some(config) = self.config.as_ref().filter(|_| self.errors.is_empty()) else {
             return;
         };
-        let found = unreachable::unreachable(config).into_iter();
+        let found = unreachable::find_unreachable(config).into_iter();
         let warnings = found.map(|(place, text)| Warning {
             file: self.file.clone(),
             position: self.position(&place),
@@ -196,61 +198,55 @@ impl Loaded {
         self.warnings.sort_by_key(|warning| warning.position);
     }
 
-    fn position(&self, place: &ConfigPart) -> Position {
+    fn position(&self, place: &ConfigPart) -> FilePosition {
         let whole = match place {
             ConfigPart::Route(name, Some(_)) => Some(ConfigPart::Route(name.clone(), None)),
             _ => None,
         };
-        let known = |place: &ConfigPart| self.places.get(place).copied();
+        let known = |place: &ConfigPart| self.positions.get(place).copied();
         known(place)
             .or_else(|| whole.as_ref().and_then(known))
-            .unwrap_or(Position { line: 1, column: 1 })
+            .unwrap_or(FilePosition { line: 1, column: 1 })
     }
 }
 
-/// Reads a configuration. `file` is what messages call it.
+/// Reads a configuration. `file` is its name in messages.
 #[must_use]
-pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
-    let mut errors = Errors::new(file);
+pub fn load(file: &str, text: &str, environment: &ConfigEnvironment<'_>) -> Loaded {
+    let mut errors = Diagnostics::new(file);
     let mut loaded = Loaded {
         config: None,
         kubernetes: None,
         errors: Vec::new(),
-        more: 0,
+        omitted: 0,
         warnings: Vec::new(),
         file: file.to_owned(),
-        log: Position::START,
-        places: BTreeMap::new(),
-        policies: BTreeMap::new(),
-        left_out: BTreeSet::new(),
+        access_log_position: FilePosition::START,
+        positions: BTreeMap::new(),
+        policy_positions: BTreeMap::new(),
+        omitted_parts: BTreeSet::new(),
         incomplete: BTreeSet::new(),
         unexpanded: Vec::new(),
     };
-    if let Some(mut tree) = tree::read(text, &errors) {
-        secrets::expand(&mut tree, sources, &mut errors);
-        loaded.unexpanded = errors.unexpanded();
-        // There may be thousands of them: each is read when it is translated, so that they need not all stand here twice.
+    if let Some(mut tree) = yaml::parse(text, &errors) {
+        expand::expand(&mut tree, environment, &mut errors);
+        loaded.unexpanded = errors.unexpanded_texts();
+        // There may be thousands of routes: each is read when it is built, which saves the memory of a second form.
         let routes = tree.take_map("routes");
-        let reader = Reader::new(&tree, &errors);
-        // Why there is none was told.
+        let reader = NodeDeserializer::new(&tree, &errors);
+        // Errors have been reported.
         if let Ok(document) = Document::deserialize(reader) {
-            let built = build::build(document, &routes, sources, &errors);
+            let built = build::build_config(document, &routes, environment, &errors);
             loaded.config = Some(built.config);
             loaded.kubernetes = built.kubernetes;
-            loaded.log = built.log;
-            loaded.places = built.places;
-            loaded.policies = built.policies;
-            loaded.left_out = built.left_out;
+            loaded.access_log_position = built.access_log_position;
+            loaded.positions = built.positions;
+            loaded.policy_positions = built.policy_positions;
+            loaded.omitted_parts = built.omitted_parts;
             loaded.incomplete = built.incomplete;
         }
     }
-    (loaded.errors, loaded.more, loaded.warnings) = errors.finish();
-    loaded.warn_of_unreachable();
+    (loaded.errors, loaded.omitted, loaded.warnings) = errors.finish();
+    loaded.warn_about_unreachable();
     loaded
-}
-
-/// The JSON Schema of a configuration file: what editors complete and check by.
-#[must_use]
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(Document).to_value()
 }

@@ -1,21 +1,24 @@
-//! The reference page: every key, its kind and its meaning, from the JSON Schema.
+//! The reference page: type, default and description of every key, from the JSON Schema.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// The page, as Markdown.
+use super::schema::{KeyDoc, definition_name};
+
+/// Returns the reference page in Markdown.
 #[must_use]
 pub fn reference() -> String {
     let schema = super::schema();
     let mut page = String::from(
         "# Configuration\n\n\
-         <!-- Made from the structs in crates/control/src/config/document: change those, then run\n     \
+         <!-- Generated from the structs in crates/control/src/config/document: change those, then run\n     \
          cargo test -p ringmain-control write_the -- --ignored -->\n\n\
-         `ringmain check FILE` says whether a file is right, and all that is not; `ringmain explain FILE METHOD URL` says where\n\
-         a request goes and why. `examples/proxy.yaml` is the shortest file, `examples/shop.yaml` has every feature once. The\n\
-         JSON Schema for editors is [config.schema.json](config.schema.json).\n\n",
+         `ringmain check FILE` validates a file and reports all errors; `ringmain explain FILE METHOD URL` shows the route of a\n\
+         request. `examples/proxy.yaml` is the shortest file, `examples/shop.yaml` uses every feature once. The JSON Schema for\n\
+         editors, with examples of each key, is [config.schema.json](config.schema.json). In the column \"default\", – means that\n\
+         the key has no effect unless it is set, or that its own keys have defaults.\n\n",
     );
     page += &paragraph(text(&schema, "description"));
     page += "\n";
@@ -38,7 +41,7 @@ pub fn reference() -> String {
     page
 }
 
-/// Definitions in the order in which keys lead to them.
+/// Lists definitions in the order in which keys refer to them.
 fn visit(value: &Value, schema: &Value, order: &mut Vec<String>, seen: &mut BTreeSet<String>) {
     let mut names = Vec::new();
     named(value, &mut names);
@@ -52,13 +55,13 @@ fn visit(value: &Value, schema: &Value, order: &mut Vec<String>, seen: &mut BTre
     }
 }
 
-/// Definitions that a value names.
+/// Lists the definitions that a value refers to.
 fn named(value: &Value, names: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
             for (key, value) in map.iter().filter(|(key, _)| *key != "$defs") {
                 match value.as_str() {
-                    Some(target) if key == "$ref" => names.push(name_of(target)),
+                    Some(target) if key == "$ref" => names.push(definition_name(target)),
                     _ => named(value, names),
                 }
             }
@@ -68,34 +71,41 @@ fn named(value: &Value, names: &mut Vec<String>) {
     }
 }
 
-fn name_of(reference: &str) -> String {
-    let name = reference.rsplit('/').next().unwrap_or(reference);
-    name.replace("~1", "/").replace("%20", " ")
-}
-
-/// The keys of an object, or the words of an enum.
+/// Writes the keys of an object, or the words of an enum.
 fn section(page: &mut String, value: &Value) {
     if let Some(keys) = value["properties"].as_object() {
-        page.push_str("\n| key | kind | meaning |\n|---|---|---|\n");
+        page.push_str("\n| key | type | default | description |\n|---|---|---|---|\n");
         for (key, value) in keys {
-            let meaning = text(value, "description").replace('\n', " ");
-            let _ = writeln!(page, "| `{key}` | {} | {meaning} |", kind(value));
+            let doc = KeyDoc::parse(text(value, "description"));
+            let default = default_column(value, &doc);
+            let _ = writeln!(page, "| `{key}` | {} | {default} | {} |", kind(value), doc.text);
         }
     } else if let Some(variants) = value["oneOf"].as_array() {
-        page.push_str("\n| written | meaning |\n|---|---|\n");
+        page.push_str("\n| value | description |\n|---|---|\n");
         for variant in variants {
-            let meaning = text(variant, "description").replace('\n', " ");
-            let _ = writeln!(page, "| {} | {meaning} |", kind(variant));
+            let description = text(variant, "description").replace('\n', " ");
+            let _ = writeln!(page, "| {} | {description} |", kind(variant));
         }
     } else if let Some(shape) = value["pattern"].as_str() {
-        let _ = write!(page, "\nIts shape: `{shape}`.\n");
+        let _ = write!(page, "\nPattern: `{shape}`.\n");
     }
 }
 
-/// What may stand there, in words.
+/// Returns the default of a key for its column: the value of an omitted key.
+fn default_column(value: &Value, doc: &KeyDoc) -> String {
+    match (&value["default"], &doc.default) {
+        (_, Some(default)) => default.clone(),
+        (Value::Null, None) if doc.is_required => "required".to_owned(),
+        (Value::Null, None) => "–".to_owned(),
+        (Value::String(default), _) => format!("`{default}`"),
+        (default, _) => format!("`{default}`"),
+    }
+}
+
+/// Returns the type of a value in words.
 fn kind(value: &Value) -> String {
     if let Some(reference) = value["$ref"].as_str() {
-        let name = name_of(reference);
+        let name = definition_name(reference);
         return format!("[{name}](#{})", name.to_lowercase().replace(' ', "-"));
     }
     if let Some(word) = value["const"].as_str() {
@@ -119,12 +129,12 @@ fn kind(value: &Value) -> String {
         return kinds.join(" or ");
     }
     let of = |word: &str| match word {
-        "string" => "text".to_owned(),
-        "integer" => "whole number".to_owned(),
-        "boolean" => "`true` or `false`".to_owned(),
+        "string" => "string".to_owned(),
+        "integer" => "integer".to_owned(),
+        "boolean" => "boolean".to_owned(),
         "array" => format!("list of {}", kind(&value["items"])),
         _ => match (&value["additionalProperties"], value["properties"].as_object()) {
-            (inner @ Value::Object(_), _) => format!("names, each with {}", kind(inner)),
+            (inner @ Value::Object(_), _) => format!("map of {}", kind(inner)),
             (_, Some(keys)) => {
                 let keys: Vec<_> = keys
                     .iter()

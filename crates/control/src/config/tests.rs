@@ -1,11 +1,19 @@
-//! What files mean, and what is told of wrong ones.
+//! Configurations of files, and the errors of invalid ones.
 
-mod bounds;
-mod empty;
+mod derived_errors;
+#[cfg(all(
+    feature = "kafka",
+    feature = "jetstream",
+    feature = "redis",
+    feature = "postgres",
+    feature = "kubernetes"
+))]
+mod documentation;
+mod empty_lists;
+mod errors;
 mod examples;
 mod expansion;
 mod filters;
-mod following;
 mod grpc;
 mod kubernetes;
 mod nats;
@@ -20,7 +28,7 @@ mod schema;
     feature = "postgres"
 ))]
 mod sources;
-mod wrong;
+mod traffic;
 
 use std::io;
 use std::path::Path;
@@ -29,11 +37,11 @@ use std::sync::Arc;
 use ringmain_gateway::model::Config;
 use ringmain_gateway::table::Table;
 
-use super::{Loaded, Sources, load};
+use super::{ConfigEnvironment, Loaded, load};
 
 /// A world with some variables and files.
-fn sources() -> Sources<'static> {
-    Sources {
+fn test_environment() -> ConfigEnvironment<'static> {
+    ConfigEnvironment {
         variable: &|name| match name {
             "NAME" => Some("the-value".to_owned()),
             "SECRET" => Some("hun ter:2\n".to_owned()),
@@ -70,22 +78,27 @@ fn sources() -> Sources<'static> {
 }
 
 fn loaded(text: &str) -> Loaded {
-    load("c.yaml", text, &sources())
+    load("c.yaml", text, &test_environment())
 }
 
-/// All that is wrong, the table's part too.
-fn all_wrong(text: &str) -> Vec<String> {
+/// Returns all errors, those of the table included.
+fn all_errors_of(text: &str) -> Vec<String> {
     let loaded = loaded(text);
     let mut wrong: Vec<_> = loaded.errors.iter().map(ToString::to_string).collect();
     if let Some(config) = &loaded.config {
         let table: Table<()> = Table::compile(Arc::new(config.clone()), None, &mut |_, _| Ok(()));
-        wrong.extend(loaded.located(table.problems()).iter().map(ToString::to_string));
+        wrong.extend(
+            loaded
+                .locate_problems(table.problems())
+                .iter()
+                .map(ToString::to_string),
+        );
     }
     wrong
 }
 
 #[track_caller]
-fn right(text: &str) -> Config {
-    assert_eq!(all_wrong(text), Vec::<String>::new());
+fn valid_config(text: &str) -> Config {
+    assert_eq!(all_errors_of(text), Vec::<String>::new());
     loaded(text).config.expect("it is right")
 }

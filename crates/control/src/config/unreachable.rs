@@ -1,6 +1,6 @@
-//! Rules that no request reaches: right as they are written, and probably not what is meant.
+//! Parts that no request reaches: valid, but probably not intended.
 //!
-//! Pure: from the model to texts. Says nothing of rules that only a few requests reach.
+//! Pure: from the model to texts. Does not report rules that only few requests reach.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use std::sync::Arc;
 use ringmain_gateway::model::{Config, Hostname, Listener, Match, PathMatch, Route};
 use ringmain_gateway::table::ConfigPart;
 
-/// Where authorities fetch what proves that a host is one's own (RFC 8555 §8.3), over HTTP without TLS.
+/// The path of ACME challenges (RFC 8555 §8.3), which are fetched over HTTP without TLS.
 const ACME: &str = "/.well-known/acme-challenge";
 
 /// The parts that no request reaches, each with the reason.
-pub(super) fn unreachable(config: &Config) -> Vec<(ConfigPart, String)> {
+pub(super) fn find_unreachable(config: &Config) -> Vec<(ConfigPart, String)> {
     let mut all = Vec::new();
     let no_streams = config.streams.is_empty() && config.push.is_none();
     for route in &config.routes {
-        let listeners = listeners(config, route);
-        redirected(route, &listeners, &mut all);
-        hosts(route, &listeners, &mut all);
-        repeated(route, &mut all);
+        let listeners = listeners_of(config, route);
+        check_redirects(route, &listeners, &mut all);
+        check_hosts(route, &listeners, &mut all);
+        check_duplicates(route, &mut all);
     }
     if config.routes.is_empty() && no_streams {
         let first = config
@@ -28,16 +28,15 @@ pub(super) fn unreachable(config: &Config) -> Vec<(ConfigPart, String)> {
             .map(|listener| Arc::clone(&listener.name));
         let redirects = |listener: &Arc<Listener>| listener.redirect_to_https.is_some();
         if let Some(name) = first.filter(|_| !config.listeners.iter().all(redirects)) {
-            let text =
-                "there are no routes: every request is answered 404; the keys `routes` and `to` add some";
+            let text = "no routes: every request receives 404; add some with the key `routes` or `to`";
             all.push((ConfigPart::Listener(name), text.to_owned()));
         }
     }
     all
 }
 
-/// Where requests of a route arrive.
-fn listeners<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
+/// Returns the listeners that receive requests of a route.
+fn listeners_of<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
     let named =
         |listener: &&Arc<Listener>| route.listeners.is_empty() || route.listeners.contains(&listener.name);
     let http = config
@@ -47,8 +46,8 @@ fn listeners<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
     http.filter(named).map(|listener| &**listener).collect()
 }
 
-/// A listener that sends every request to https leaves none for routes.
-fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
+/// A listener that redirects every request to https leaves none for routes.
+fn check_redirects(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
     let redirecting: Vec<&&Listener> = listeners
         .iter()
         .filter(|listener| listener.redirect_to_https.is_some())
@@ -57,7 +56,7 @@ fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart,
     let name = &first.name;
     if redirecting.len() == listeners.len() {
         let text = format!(
-            "no request reaches it: listener `{name}` sends every request to https (`redirect_to_https`); a route with \
+            "no request reaches it: listener `{name}` redirects every request to https (`redirect_to_https`); a route with \
              `redirect: {{scheme: https}}` in place of that key leaves paths to others"
         );
         return all.push((ConfigPart::Route(Arc::clone(&route.name), None), text));
@@ -72,7 +71,7 @@ fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart,
         .position(|rule| rule.matches.iter().any(is_acme));
     if let Some(number) = acme {
         let text = format!(
-            "no request for `{ACME}` over HTTP reaches it, which authorities ask by: listener `{name}` sends every request to \
+            "no ACME challenge (`{ACME}` over HTTP) reaches it: listener `{name}` redirects every request to \
              https (`redirect_to_https`)"
         );
         all.push((ConfigPart::Route(Arc::clone(&route.name), Some(number)), text));
@@ -80,11 +79,11 @@ fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart,
 }
 
 /// Hosts of a route that none of its listeners is for.
-fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
+fn check_hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
     let is_served = |host: &Hostname| {
         let serves = |listener: &&Listener| {
             let hosts = &listener.hostnames;
-            hosts.is_empty() || hosts.iter().any(|own| overlap(own, host))
+            hosts.is_empty() || hosts.iter().any(|own| hosts_overlap(own, host))
         };
         listeners.iter().any(serves)
     };
@@ -107,8 +106,8 @@ fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, Stri
     all.push((ConfigPart::Route(Arc::clone(&route.name), None), text));
 }
 
-/// Whether any host is meant by both.
-fn overlap(one: &Hostname, other: &Hostname) -> bool {
+/// Returns whether a host matches both.
+fn hosts_overlap(one: &Hostname, other: &Hostname) -> bool {
     match (one.wildcard_suffix(), other.wildcard_suffix()) {
         (Some(one), Some(other)) => one.ends_with(other) || other.ends_with(one),
         (Some(_), None) => one.matches(other.as_str()),
@@ -117,15 +116,16 @@ fn overlap(one: &Hostname, other: &Hostname) -> bool {
 }
 
 /// Rules of a route each match of which an earlier rule has already.
-fn repeated(route: &Route, all: &mut Vec<(ConfigPart, String)>) {
+fn check_duplicates(route: &Route, all: &mut Vec<(ConfigPart, String)>) {
     let mut seen: BTreeSet<(u8, String, String)> = BTreeSet::new();
     for (number, rule) in route.rules.iter().enumerate() {
         let any = [Match::default()];
-        let matches = match rule.matches.is_empty() {
-            true => &any[..],
-            false => &rule.matches[..],
+        let matches = if rule.matches.is_empty() {
+            &any[..]
+        } else {
+            &rule.matches[..]
         };
-        let keys: Vec<_> = matches.iter().map(key).collect();
+        let keys: Vec<_> = matches.iter().map(match_key).collect();
         if keys
             .iter()
             .all(|key| key.as_ref().is_some_and(|key| seen.contains(key)))
@@ -137,8 +137,8 @@ fn repeated(route: &Route, all: &mut Vec<(ConfigPart, String)>) {
     }
 }
 
-/// What a match takes; `None`: also headers or the query decide.
-fn key(found: &Match) -> Option<(u8, String, String)> {
+/// Returns the condition of a match; `None`: it has headers or a query as well.
+fn match_key(found: &Match) -> Option<(u8, String, String)> {
     if !found.headers.is_empty() || !found.query.is_empty() {
         return None;
     }

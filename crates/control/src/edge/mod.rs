@@ -1,4 +1,4 @@
-//! A whole gateway from a configuration file: what `main` does when a program embeds one, and what `ringmain run FILE` does.
+//! A whole gateway from a configuration file, for programs that embed one and for `ringmain run FILE`.
 //!
 //! ```no_run
 //! use ringmain_control::Exit;
@@ -11,10 +11,10 @@
 //!
 //! Owns the order of setting up: file, engine, listeners, application, control thread, administration. Knows no command line.
 
-mod addresses;
-mod administration;
-pub mod logs;
-mod state;
+pub mod access_log;
+mod admin_server;
+mod listeners;
+mod push_state;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -31,32 +31,32 @@ use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
 use ringmain_web::{CompiledApp, Exit, Limits};
 
-use self::administration::Administration;
-use self::logs::Rotated;
-use crate::admin::{Admin, Board};
+use self::access_log::LogRotation;
+use self::admin_server::{AdminListener, AdminServer};
+use crate::admin::{AdminApp, StatusBoard};
 use crate::config::Warning;
-use crate::file::{self, Reading, Unreadable};
-use crate::follow::{Begun, Control};
+use crate::file::{self, LoadedFile, UnreadableFile};
+use crate::reload::{ConfigWatcher, InitialConfig};
 use crate::verify::{self, Rejected};
 
-/// What a configuration file has no word for.
+/// Settings that a configuration file does not have.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Of the engine. Its connections and its grace are the file's.
+pub struct EdgeSettings {
+    /// Settings of the engine. The number of connections and the drain time are taken from the file.
     pub engine: Config,
-    /// Of listeners.
+    /// Options of listeners.
     pub listen: ListenOptions,
     /// Connections that one address may hold at once. `None`: 1024.
     pub connections_per_address: Option<u32>,
-    /// How long a request may wait in a busy worker before it is begun. `None`: 250 ms.
+    /// The maximum time that a request may be queued in a busy worker. `None`: 250 ms.
     pub patience: Option<Duration>,
     /// The program's, for the administration.
     pub version: &'static str,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for EdgeSettings {
+    fn default() -> EdgeSettings {
+        EdgeSettings {
             engine: Config::default(),
             listen: ListenOptions::default(),
             connections_per_address: None,
@@ -69,13 +69,13 @@ impl Default for Settings {
 /// The part of the administration that shows metrics and probes alone.
 const METRICS: &str = "metrics";
 
-/// Why there is nothing that serves.
+/// The reason why a gateway does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
     /// The file cannot be read.
     #[error(transparent)]
-    Unreadable(Box<Unreadable>),
-    /// Something in the file is wrong, which was logged: nothing of it is served.
+    Unreadable(Box<UnreadableFile>),
+    /// The configuration is invalid and was not applied. Its errors were logged.
     #[error("{0}")]
     Rejected(String),
     /// Anything else, in a line.
@@ -89,33 +89,34 @@ fn other(error: impl Display) -> EdgeError {
 
 /// A file that was checked.
 #[derive(Debug)]
-pub struct Checked {
-    /// The configuration, or everything that is wrong with it.
+pub struct CheckedFile {
+    /// The configuration, or all of its errors.
     pub outcome: Result<Arc<model::Config>, Rejected>,
-    /// What is right as it is written, and probably not meant.
+    /// Warnings: valid settings that are probably not intended.
     pub warnings: Vec<Warning>,
 }
 
-/// Who watches a gateway that serves.
-pub trait Watch {
+/// An observer of a serving gateway.
+pub trait ServeObserver {
     /// The engine is set up; nothing listens yet.
-    fn begin(&mut self, engine: &Engine) {
+    fn on_engine_ready(&mut self, engine: &Engine) {
         let _ = engine;
     }
 
-    /// Called when all workers serve at these addresses, and then every quarter of a second. `requests` were answered so far.
-    fn look(&mut self, report: &Report, addrs: &[Addr], requests: u64);
+    /// Called when all workers serve at these addresses, and then every quarter of a second. `requests`: the number of responses so
+    /// far.
+    fn on_tick(&mut self, report: &Report, addrs: &[Addr], requests: u64);
 }
 
 /// Says where it listens.
 #[derive(Default)]
-struct Plain {
-    said: bool,
+struct ListenLogger {
+    logged: bool,
 }
 
-impl Watch for Plain {
-    fn look(&mut self, _: &Report, addrs: &[Addr], _: u64) {
-        if !std::mem::replace(&mut self.said, true) {
+impl ServeObserver for ListenLogger {
+    fn on_tick(&mut self, _: &Report, addrs: &[Addr], _: u64) {
+        if !std::mem::replace(&mut self.logged, true) {
             for addr in addrs {
                 log::info!("listening on {addr}");
             }
@@ -123,9 +124,9 @@ impl Watch for Plain {
     }
 }
 
-/// What was served when it is over.
+/// The totals after serving.
 #[derive(Debug)]
-pub struct Served {
+pub struct ServeSummary {
     /// The engine's last counts.
     pub report: Report,
     /// Requests that were answered.
@@ -137,17 +138,17 @@ pub struct Served {
 pub struct Edge {
     path: PathBuf,
     filters: Filters,
-    settings: Settings,
+    settings: EdgeSettings,
 }
 
 impl Edge {
     /// By this file, as [docs/gateway.md](https://github.com/ringmain/ringmain/blob/main/docs/gateway.md) has it.
     #[must_use]
-    pub fn of(path: impl Into<PathBuf>) -> Edge {
+    pub fn from_file(path: impl Into<PathBuf>) -> Edge {
         Edge {
             path: path.into(),
             filters: Filters::new(),
-            settings: Settings::default(),
+            settings: EdgeSettings::default(),
         }
     }
 
@@ -165,36 +166,36 @@ impl Edge {
 
     /// With other settings than the defaults.
     #[must_use]
-    pub fn settings(mut self, settings: Settings) -> Edge {
+    pub fn settings(mut self, settings: EdgeSettings) -> Edge {
         self.settings = settings;
         self
     }
 
-    /// Serves until a termination signal, then lets requests finish; its listeners are taken over by a new process after SIGUSR2,
-    /// and the file is followed. Unless the program has set a logger of its own, lines from `info` on go to standard error.
+    /// Serves until a termination signal, then completes requests in flight; a new process takes over the listeners after SIGUSR2,
+    /// and changes of the file are applied. Unless the program has set its own logger, messages from level `info` are written to
+    /// standard error.
     #[must_use]
     pub fn run(self) -> Exit {
-        Exit::from(self.run_plainly())
+        Exit::from(self.serve_until_signal())
     }
 
-    fn run_plainly(self) -> Result<(), Box<dyn std::error::Error>> {
+    fn serve_until_signal(self) -> Result<(), Box<dyn std::error::Error>> {
         let inherited = inherit::take()?;
-        // Before any thread is there: they inherit what is blocked.
+        // Before the first thread: threads inherit blocked signals.
         let signals = block_signals()?;
         ringmain_web::init_stderr_logger();
-        self.serve(inherited, &signals, &mut Plain::default())?;
+        self.serve(inherited, &signals, &mut ListenLogger::default())?;
         Ok(())
     }
 
-    /// Checks the file as a start and a reload do, without opening an address. Returns the configuration, and what is probably not
-    /// meant.
+    /// Checks the file as at a start and a reload, without opening an address. Returns the configuration, and warnings.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn check(&self) -> Result<Checked, EdgeError> {
-        let Reading { mut loaded, .. } = file::read(&self.path).map_err(EdgeError::Unreadable)?;
-        let outcome = verify::start(&mut loaded, &self.filters);
-        Ok(Checked {
+    pub fn check(&self) -> Result<CheckedFile, EdgeError> {
+        let LoadedFile { mut loaded, .. } = file::read(&self.path).map_err(EdgeError::Unreadable)?;
+        let outcome = verify::build_gateway(&mut loaded, &self.filters);
+        Ok(CheckedFile {
             outcome: outcome.map(|gateway| Arc::clone(gateway.table().config())),
             warnings: loaded.warnings,
         })
@@ -208,65 +209,66 @@ impl Edge {
         &self,
         mut inherited: Vec<Inherited>,
         signals: &Signals,
-        watch: &mut dyn Watch,
-    ) -> Result<Served, EdgeError> {
+        observer: &mut dyn ServeObserver,
+    ) -> Result<ServeSummary, EdgeError> {
         let settings = &self.settings;
-        let (gateway, begun) = self.load()?;
-        let config = Arc::clone(&begun.config);
-        let mut engine = self.engine(&config, begun.kubernetes.is_some())?;
-        watch.begin(&engine);
-        let may_wait = !inherited.is_empty();
-        let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.listen_addrs())?;
+        let (gateway, initial) = self.load()?;
+        let config = Arc::clone(&initial.config);
+        let mut engine = self.engine(&config, initial.kubernetes.is_some())?;
+        observer.on_engine_ready(&engine);
+        let can_wait = !inherited.is_empty();
+        let addrs =
+            listeners::open_listeners(settings, &mut engine, &mut inherited, &gateway.listen_addrs())?;
         let for_admin = admin_listeners(&config, &mut inherited);
-        addresses::say_unused(&inherited);
-        // Behind what can fail: a file of state is used once.
-        state::begin(&gateway.push_server(), config.push.as_deref()).map_err(other)?;
+        listeners::log_unused(&inherited);
+        // After all steps that can fail: a state file is used once.
+        push_state::restore_at_start(&gateway.push_server(), config.push.as_deref()).map_err(other)?;
         let mut app = gateway.app().limits(self.limits(gateway.limits()));
         if let Some(wanted) = &config.access_log {
-            app = app.access_log(logs::open(wanted)?);
+            app = app.access_log(access_log::open(wanted)?);
         }
         let site = app.build().map_err(other)?;
-        let control = Control::start(gateway.clone(), begun)
+        let control = ConfigWatcher::start(gateway.clone(), initial)
             .map_err(|error| EdgeError::Other(format!("cannot start the control thread: {error}")))?;
         let control = Arc::new(control);
-        let board = Board::default();
-        let admin = Admin::new(
+        let board = StatusBoard::default();
+        let admin = AdminApp::new(
             gateway.clone(),
             Arc::clone(&control),
             Arc::clone(&site),
             board.clone(),
             settings.version,
         );
-        let administration = for_admin.into_iter().map(|(name, addrs, inherited)| {
-            let app = match name {
+        let admin_servers = for_admin.into_iter().map(|listener| {
+            let app = match listener.name {
                 METRICS => admin.metrics(),
                 _ => admin.app(),
             };
-            Administration::start(settings, (name, addrs), inherited, app, may_wait)
+            AdminServer::start(settings, listener, app, can_wait)
         });
-        let administration = administration.collect::<Result<Vec<_>, _>>()?;
-        let mut serving = Serving {
+        let admin_servers = admin_servers.collect::<Result<Vec<_>, _>>()?;
+        let mut serving = ServeLoop {
             settings,
-            listening: Some(gateway),
+            pending_listeners: Some(gateway),
             control,
             site: Arc::clone(&site),
             board,
-            administration,
+            admin_servers,
             hangups: 0,
-            rotated: Rotated::default(),
+            log_rotation: LogRotation::default(),
         };
         let (served, consumers) = (Arc::clone(&site), Arc::clone(&serving.control));
         // Sources have to deliver here before they end in the process before this one.
         let is_ready = || consumers.consumers().all_deliver() && consumers.sources().undelivered().is_empty();
         let observe = |running: &Running<_>| {
-            let report = serving.look(running);
-            watch.look(&report, &addrs, site.stats().totals().requests());
+            let report = serving.tick(running);
+            observer.on_tick(&report, &addrs, site.stats().totals().requests());
         };
         let summary =
             engine.run_observed_until_ready(signals, move |start| served.server(start), observe, is_ready);
         let summary = summary.map_err(other)?;
-        logs::finish(&site);
-        Ok(Served {
+        access_log::flush(&site);
+        Ok(ServeSummary {
             report: summary.report,
             requests: site.stats().totals().requests(),
         })
@@ -281,15 +283,15 @@ impl Edge {
         Engine::new(engine).map_err(other)
     }
 
-    /// Reads the file, and logs what is wrong with it: then nothing of it is served.
-    fn load(&self) -> Result<(Gateway, Begun), EdgeError> {
-        let Reading {
+    /// Reads the file, and logs its errors: an invalid file is not applied.
+    fn load(&self) -> Result<(Gateway, InitialConfig), EdgeError> {
+        let LoadedFile {
             mut loaded,
             text,
-            print,
-        } = file::read_settled(&self.path).map_err(EdgeError::Unreadable)?;
+            fingerprint,
+        } = file::read_stable(&self.path).map_err(EdgeError::Unreadable)?;
         let name = self.path.display();
-        let gateway = verify::start(&mut loaded, &self.filters).map_err(|rejected| {
+        let gateway = verify::build_gateway(&mut loaded, &self.filters).map_err(|rejected| {
             for error in &rejected.errors {
                 log::error!("{error}");
             }
@@ -299,14 +301,14 @@ impl Edge {
             log::warn!("{warning}");
         }
         let config = Arc::clone(gateway.table().config());
-        let begun = Begun {
+        let initial = InitialConfig {
             path: self.path.clone(),
-            print,
+            fingerprint,
             text,
             config,
             kubernetes: loaded.kubernetes,
         };
-        Ok((gateway, begun))
+        Ok((gateway, initial))
     }
 
     fn limits(&self, mut limits: Limits) -> Limits {
@@ -327,64 +329,68 @@ impl Edge {
     }
 }
 
-/// What is looked at again and again while it serves.
-struct Serving<'e> {
-    settings: &'e Settings,
-    /// Whose listeners are to follow the configuration from the first look on.
-    listening: Option<Gateway>,
-    control: Arc<Control>,
+/// The state of the periodic tasks while the gateway serves.
+struct ServeLoop<'e> {
+    settings: &'e EdgeSettings,
+    /// The gateway whose listeners follow the configuration from the first tick on.
+    pending_listeners: Option<Gateway>,
+    control: Arc<ConfigWatcher>,
     site: Arc<CompiledApp>,
-    board: Board,
-    administration: Vec<Administration>,
+    board: StatusBoard,
+    admin_servers: Vec<AdminServer>,
     hangups: u64,
-    rotated: Rotated,
+    log_rotation: LogRotation,
 }
 
-impl Serving<'_> {
-    fn look<M: Send + 'static>(&mut self, running: &Running<M>) -> Report {
-        if let Some(gateway) = self.listening.take() {
+impl ServeLoop<'_> {
+    fn tick<M: Send + 'static>(&mut self, running: &Running<M>) -> Report {
+        if let Some(gateway) = self.pending_listeners.take() {
             let (push, control) = (gateway.push_server(), Arc::clone(&self.control));
-            running.before_drain(move |successor| state::save(&push, &control, successor));
-            self.follow(&gateway, running.listeners());
+            running.before_drain(move |successor| push_state::save(&push, &control, successor));
+            self.open_listeners(&gateway, running.listeners());
         }
         if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {
             self.control.reload();
         }
-        self.rotated.follow(running, &self.site);
+        self.log_rotation.reopen_on_signal(running, &self.site);
         let report = running.report();
-        self.board.put(report.clone(), running.is_draining());
-        if self.board.take_drain() {
+        self.board.publish(report.clone(), running.is_draining());
+        if self.board.take_drain_request() {
             running.shut_down();
         }
-        for administration in &mut self.administration {
-            administration.look(self.settings, running);
+        for server in &mut self.admin_servers {
+            server.poll(self.settings, running);
         }
         report
     }
 
     /// Has listeners follow the configuration from now on.
-    fn follow(&self, gateway: &Gateway, listeners: Listeners) {
+    fn open_listeners(&self, gateway: &Gateway, listeners: Listeners) {
         let missed = gateway.manage_listeners(listeners, self.settings.listen.clone());
         if missed {
             self.control.reload();
         }
         if let Some(cluster) = self.control.cluster() {
-            cluster.begin();
+            cluster.start_sync();
         }
     }
 }
 
-/// Returns the administration's listeners by name: the addresses of each, and those of them that were inherited.
+/// Returns the listeners of the administration, with their inherited sockets.
 fn admin_listeners<'c>(
     config: &'c ringmain_gateway::model::Config,
     inherited: &mut Vec<Inherited>,
-) -> Vec<(&'static str, &'c Vec<Addr>, Vec<Inherited>)> {
+) -> Vec<AdminListener<'c>> {
     let admin = config.admin.iter();
     let all = admin.flat_map(|admin| [("administration", &admin.addresses), (METRICS, &admin.metrics)]);
     let used = all.filter(|(_, addrs)| !addrs.is_empty());
     used.map(|(name, addrs)| {
-        let taken = addresses::take(inherited, |addr: &Addr| addrs.contains(addr));
-        (name, addrs, taken)
+        let inherited = listeners::take_matching(inherited, |addr: &Addr| addrs.contains(addr));
+        AdminListener {
+            name,
+            addrs,
+            inherited,
+        }
     })
     .collect()
 }

@@ -1,4 +1,4 @@
-//! A connection to a server: made, signed in, and what is said over it.
+//! A connection to a server: established, authenticated, and its messages.
 //!
 //! ```text
 //! TCP ─▶ INFO ─┬─────────▶ CONNECT, PING ─▶ PONG: it is open
@@ -13,78 +13,78 @@ use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, system_roots};
 use ringmain_wire::tls::{Client, Clock};
 use serde::{Deserialize, Serialize};
 
-use super::login::Credentials;
-use super::protocol::{self, Decoder, Event, Fault, Misuse};
-use super::stream::{Read, Stream};
-use crate::limits::{NATS_CONNECT_WITHIN, NATS_PAYLOAD_BYTES};
+use super::credentials::Credentials;
+use super::protocol::{self, Decoder, EncodeError, ProtocolError, ServerEvent};
+use super::transport::{NatsStream, ReadOutcome};
+use crate::limits::{NATS_CONNECT_TIMEOUT, NATS_PAYLOAD_BYTES};
 
-/// A connection that is open. What is to be sent waits until [`Connection::flush`].
+/// An open connection. Outgoing data is buffered until [`Connection::flush`].
 pub struct Connection {
-    stream: Stream,
+    stream: NatsStream,
     decoder: Decoder,
-    /// What has come; the first `used` bytes are done with.
-    kept: Vec<u8>,
+    /// Received bytes; the first `used` bytes are consumed.
+    buffered: Vec<u8>,
     used: usize,
     out: Vec<u8>,
-    info: Info,
+    info: ServerInfo,
 }
 
-/// What a server says of itself. What it does not say is as for one that wants nothing.
+/// The server's INFO. Missing fields have the values of a server without requirements.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Info {
+pub struct ServerInfo {
     /// Its version.
     pub version: String,
-    /// Bytes of a payload that it takes.
+    /// The maximum payload that it accepts, in bytes.
     pub max_payload: u64,
     /// It speaks TLS alone.
     tls_required: bool,
-    /// It speaks TLS with whoever wants to.
+    /// It supports TLS.
     tls_available: bool,
-    /// What an NKey signs.
+    /// The nonce that an NKey signs.
     nonce: Option<String>,
 }
 
-/// Why there is no connection, or none any more.
+/// The error of a connection, or of an attempt to connect.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum ConnectionError {
     /// The system's, or TLS's.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It took longer than [`NATS_CONNECT_WITHIN`].
-    #[error("not connected within {NATS_CONNECT_WITHIN:?}")]
-    TooLate,
-    /// Nothing was heard for too long, not even the answer to a ping.
-    #[error("nothing was heard any more")]
-    Silent,
+    /// It took longer than [`NATS_CONNECT_TIMEOUT`].
+    #[error("not connected within {NATS_CONNECT_TIMEOUT:?}")]
+    Timeout,
+    /// No data, not even a pong, was received for too long.
+    #[error("no response to a ping")]
+    PongTimeout,
     /// The server has closed the connection.
     #[error("the server has closed the connection")]
     Closed,
-    /// The server says why it does not go on. It is cut to 200 characters.
-    #[error("the server says {0:?}")]
+    /// The server has sent an error, cut to 200 characters.
+    #[error("server error: {0:?}")]
     Refused(String),
     /// It is no NATS, or not as it should be.
     #[error("{0}")]
-    Protocol(#[from] Fault),
-    /// What it needs is not there, or cannot be used.
+    Protocol(#[from] ProtocolError),
+    /// A requirement of the server or of the settings is not met.
     #[error("{0}")]
     Settings(String),
 }
 
-impl Failure {
-    /// Whether another try would end the same: what is wrong is on this side, or nobody but the server's owner changes it.
+impl ConnectionError {
+    /// Returns whether another attempt would fail as well: the cause is on this side, or in the permissions of the server.
     #[must_use]
-    pub fn is_final(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self {
-            Failure::Settings(_) => true,
-            Failure::Refused(why) => why.starts_with("Permissions Violation"),
+            ConnectionError::Settings(_) => true,
+            ConnectionError::Refused(why) => why.starts_with("Permissions Violation"),
             _ => false,
         }
     }
 }
 
-/// Who signs in, with what TLS needs: made once, for all servers.
-pub struct Access {
+/// Credentials and TLS settings, prepared once for all servers.
+pub struct ConnectOptions {
     login: NatsLogin,
     credentials: Option<Credentials>,
     tls: Option<NatsTls>,
@@ -92,17 +92,17 @@ pub struct Access {
     clock: Clock,
 }
 
-impl Access {
+impl ConnectOptions {
     /// Reads the host's authorities, if those vouch.
     ///
     /// # Errors
-    /// [`Failure::Settings`]: credentials or certificates that cannot be used.
-    pub fn new(access: &NatsAccess) -> Result<Access, Failure> {
+    /// [`ConnectionError::Settings`]: credentials or certificates that cannot be used.
+    pub fn new(access: &NatsAccess) -> Result<ConnectOptions, ConnectionError> {
         let credentials = match &access.login {
             NatsLogin::Credentials(file) => {
                 let text = str::from_utf8(file.expose()).unwrap_or_default();
                 let read = Credentials::parse(text);
-                Some(read.map_err(|expected| Failure::Settings(expected.to_owned()))?)
+                Some(read.map_err(|expected| ConnectionError::Settings(expected.to_owned()))?)
             }
             _ => None,
         };
@@ -113,7 +113,7 @@ impl Access {
         };
         let trust = match tls.and_then(|tls| tls.authorities.as_deref()) {
             Some(bytes) => Trust::Authorities(pem("authorities", bytes)),
-            // Without any nobody is trusted, which matters to those alone who want TLS.
+            // Without roots no server is trusted, which only affects connections with TLS.
             None => system_roots().unwrap_or(Trust::Roots(Vec::new())),
         };
         let mut settings = ClientSettings::new(trust);
@@ -122,10 +122,10 @@ impl Access {
             key: pem("key", shown.key.expose()),
         });
         let client = settings.build(&clock).map_err(|findings| {
-            let told: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            Failure::Settings(format!("TLS cannot be set up: {}", told.join("; ")))
+            let messages: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            ConnectionError::Settings(format!("TLS cannot be set up: {}", messages.join("; ")))
         })?;
-        Ok(Access {
+        Ok(ConnectOptions {
             login: access.login.clone(),
             credentials,
             tls: access.tls.clone(),
@@ -134,40 +134,40 @@ impl Access {
         })
     }
 
-    fn connect(&self, info: &Info, tls: bool) -> Result<String, Failure> {
-        let mut said = Connect {
+    fn connect(&self, info: &ServerInfo, tls: bool) -> Result<String, ConnectionError> {
+        let mut message = ConnectMessage {
             name: "ringmain",
             lang: "rust",
             version: env!("CARGO_PKG_VERSION"),
             protocol: 1,
             tls_required: tls,
-            ..Connect::default()
+            ..ConnectMessage::default()
         };
         let text = |secret: &[u8]| String::from_utf8_lossy(secret).into_owned();
         match (&self.login, &self.credentials) {
             (NatsLogin::User { user, password }, _) => {
-                said.user = Some(user.to_string());
-                said.pass = Some(text(password.expose()));
+                message.user = Some(user.to_string());
+                message.pass = Some(text(password.expose()));
             }
-            (NatsLogin::Token(token), _) => said.auth_token = Some(text(token.expose())),
+            (NatsLogin::Token(token), _) => message.auth_token = Some(text(token.expose())),
             (NatsLogin::Credentials(_), Some(credentials)) => {
                 let Some(nonce) = &info.nonce else {
-                    let why = "the server has no nonce to sign: it wants no credentials";
-                    return Err(Failure::Settings(why.to_owned()));
+                    let why = "the server has sent no nonce: it does not use credentials";
+                    return Err(ConnectionError::Settings(why.to_owned()));
                 };
-                said.sig = Some(credentials.sign(nonce));
-                said.nkey = credentials.jwt.is_none().then(|| credentials.public());
-                said.jwt.clone_from(&credentials.jwt);
+                message.sig = Some(credentials.sign(nonce));
+                message.nkey = credentials.jwt.is_none().then(|| credentials.public());
+                message.jwt.clone_from(&credentials.jwt);
             }
             _ => {}
         }
-        serde_json::to_string(&said).map_err(|error| Failure::Settings(error.to_string()))
+        serde_json::to_string(&message).map_err(|error| ConnectionError::Settings(error.to_string()))
     }
 }
 
-/// Who the client is and what it knows.
+/// The CONNECT message.
 #[derive(Default, Serialize)]
-struct Connect {
+struct ConnectMessage {
     verbose: bool,
     pedantic: bool,
     echo: bool,
@@ -192,88 +192,90 @@ struct Connect {
 }
 
 impl Connection {
-    /// Connects and signs in, within [`NATS_CONNECT_WITHIN`].
+    /// Connects and signs in, within [`NATS_CONNECT_TIMEOUT`].
     ///
     /// # Errors
-    /// [`Failure`].
-    pub async fn open(access: &Access, server: &NatsServer) -> Result<Connection, Failure> {
+    /// [`ConnectionError`].
+    pub async fn open(access: &ConnectOptions, server: &NatsServer) -> Result<Connection, ConnectionError> {
         let opened = Connection::sign_in(access, server);
-        tokio::time::timeout(NATS_CONNECT_WITHIN, opened)
+        tokio::time::timeout(NATS_CONNECT_TIMEOUT, opened)
             .await
-            .unwrap_or(Err(Failure::TooLate))
+            .unwrap_or(Err(ConnectionError::Timeout))
     }
 
-    async fn sign_in(access: &Access, server: &NatsServer) -> Result<Connection, Failure> {
+    async fn sign_in(access: &ConnectOptions, server: &NatsServer) -> Result<Connection, ConnectionError> {
         let mut connection = Connection {
-            stream: Stream::connect(&server.host, server.port).await?,
+            stream: NatsStream::connect(&server.host, server.port).await?,
             decoder: Decoder::new(NATS_PAYLOAD_BYTES),
-            kept: Vec::new(),
+            buffered: Vec::new(),
             used: 0,
             out: Vec::new(),
-            info: Info::default(),
+            info: ServerInfo::default(),
         };
-        let info = connection.greeting().await?;
+        let info = connection.read_greeting().await?;
         let tls = server.tls || access.tls.is_some() || info.tls_required;
         if tls {
             if !info.tls_required && !info.tls_available {
                 let why = "expected a server with TLS; it offers none";
-                return Err(Failure::Settings(why.to_owned()));
+                return Err(ConnectionError::Settings(why.to_owned()));
             }
-            // What somebody in between has put behind the greeting would be taken for the server's.
-            if connection.used < connection.kept.len() {
+            // Data that an attacker injects after the greeting would be taken for the server's.
+            if connection.used < connection.buffered.len() {
                 let why = "expected nothing between greeting and TLS; found something";
-                return Err(Failure::Settings(why.to_owned()));
+                return Err(ConnectionError::Settings(why.to_owned()));
             }
             let name = access.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
             let peer = PeerName::new(name.unwrap_or(&server.host));
-            let peer = peer.map_err(|bad| Failure::Settings(bad.to_string()))?;
+            let peer = peer.map_err(|bad| ConnectionError::Settings(bad.to_string()))?;
             access.clock.set(clock::realtime());
             connection.stream.secure(&access.client, &peer).await?;
         }
         let connect = access.connect(&info, tls)?;
-        protocol::connect(&connect, &mut connection.out).map_err(misuse)?;
-        protocol::ping(&mut connection.out);
+        protocol::encode_connect(&connect, &mut connection.out).map_err(settings_error)?;
+        protocol::encode_ping(&mut connection.out);
         connection.info = info;
         connection.flush().await?;
         loop {
             match connection.event()? {
-                Some(Event::Pong) => return Ok(connection),
-                Some(Event::Error(why)) => return Err(refused(why)),
+                Some(ServerEvent::Pong) => return Ok(connection),
+                Some(ServerEvent::Error(why)) => return Err(server_refusal(why)),
                 Some(_) => {}
                 None => connection.fill().await?,
             }
         }
     }
 
-    /// What a server says first.
-    async fn greeting(&mut self) -> Result<Info, Failure> {
+    /// Reads the greeting.
+    async fn read_greeting(&mut self) -> Result<ServerInfo, ConnectionError> {
         loop {
             match self.event()? {
-                Some(Event::Info(json)) => {
+                Some(ServerEvent::Info(json)) => {
                     let read = serde_json::from_slice(json);
                     return read.map_err(|_| {
-                        Failure::Settings("expected JSON in the server's greeting; found none".to_owned())
+                        ConnectionError::Settings(
+                            "expected JSON in the server's greeting; found none".to_owned(),
+                        )
                     });
                 }
-                Some(Event::Error(why)) => return Err(refused(why)),
-                Some(_) => return Err(Fault::Unknown.into()),
+                Some(ServerEvent::Error(why)) => return Err(server_refusal(why)),
+                Some(_) => return Err(ProtocolError::Unknown.into()),
                 None => self.fill().await?,
             }
         }
     }
 
-    /// What the server said of itself when the connection was made.
+    /// Returns the server's INFO at the time of the connection.
     #[must_use]
-    pub fn info(&self) -> &Info {
+    pub fn info(&self) -> &ServerInfo {
         &self.info
     }
 
-    /// What has come next. `None`: [`Connection::fill`] brings more.
+    /// Returns the next event. `None`: more data is needed, see [`Connection::fill`].
     ///
     /// # Errors
-    /// [`Fault`].
-    pub fn event(&mut self) -> Result<Option<Event<'_>>, Fault> {
-        let (used, event) = self.decoder.decode(&self.kept[self.used..])?;
+    /// [`ProtocolError`].
+    pub fn event(&mut self) -> Result<Option<ServerEvent<'_>>, ProtocolError> {
+        let (used, event) = self.decoder.decode(&self.buffered[self.used..])?;
         self.used += used;
         Ok(event)
     }
@@ -281,58 +283,58 @@ impl Connection {
     /// Waits for more. May be dropped: nothing is lost by that.
     ///
     /// # Errors
-    /// [`Failure::Io`], [`Failure::Closed`].
-    pub async fn fill(&mut self) -> Result<(), Failure> {
-        self.kept.drain(..self.used);
+    /// [`ConnectionError::Io`], [`ConnectionError::Closed`].
+    pub async fn fill(&mut self) -> Result<(), ConnectionError> {
+        self.buffered.drain(..self.used);
         self.used = 0;
-        match self.stream.read(&mut self.kept).await? {
-            Read::Some => Ok(()),
-            // What came with the end is looked at first.
-            Read::End if self.kept.is_empty() => Err(Failure::Closed),
-            Read::End => self.last_words(),
+        match self.stream.read(&mut self.buffered).await? {
+            ReadOutcome::Some => Ok(()),
+            // Data received with the end is processed first.
+            ReadOutcome::End if self.buffered.is_empty() => Err(ConnectionError::Closed),
+            ReadOutcome::End => self.final_error(),
         }
     }
 
-    /// The connection has ended: perhaps it was said why.
-    fn last_words(&mut self) -> Result<(), Failure> {
+    /// Returns the error that the server has sent before it closed the connection.
+    fn final_error(&mut self) -> Result<(), ConnectionError> {
         while let Ok(Some(event)) = self.event() {
-            if let Event::Error(why) = event {
-                return Err(refused(why));
+            if let ServerEvent::Error(why) = event {
+                return Err(server_refusal(why));
             }
         }
-        Err(Failure::Closed)
+        Err(ConnectionError::Closed)
     }
 
-    /// Wants what is published where `filter` matches, by this number.
+    /// Subscribes to `filter` under a number.
     ///
     /// # Errors
-    /// [`Failure::Settings`]: it is no filter.
-    pub fn subscribe(&mut self, filter: &str, subscription: u64) -> Result<(), Failure> {
-        protocol::subscribe(filter, subscription, &mut self.out).map_err(misuse)
+    /// [`ConnectionError::Settings`]: it is no filter.
+    pub fn subscribe(&mut self, filter: &str, subscription: u64) -> Result<(), ConnectionError> {
+        protocol::encode_subscribe(filter, subscription, &mut self.out).map_err(settings_error)
     }
 
     /// Publishes.
     ///
     /// # Errors
-    /// [`Failure::Settings`]: no subject, or more than the server takes.
-    pub fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<(), Failure> {
+    /// [`ConnectionError::Settings`]: an invalid subject, or a larger payload than the server accepts.
+    pub fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<(), ConnectionError> {
         if payload.len() as u64 > self.info.max_payload {
             let most = self.info.max_payload;
             let found = payload.len();
             let why = format!("expected a payload of at most {most} bytes, found {found}");
-            return Err(Failure::Settings(why));
+            return Err(ConnectionError::Settings(why));
         }
-        protocol::publish(subject, payload, &mut self.out).map_err(misuse)
+        protocol::encode_publish(subject, payload, &mut self.out).map_err(settings_error)
     }
 
-    /// Asks whether the server is there; [`Event::Pong`] follows.
+    /// Sends a ping; [`ServerEvent::Pong`] follows.
     pub fn ping(&mut self) {
-        protocol::ping(&mut self.out);
+        protocol::encode_ping(&mut self.out);
     }
 
-    /// Answers a server that asks.
+    /// Responds to a ping.
     pub fn pong(&mut self) {
-        protocol::pong(&mut self.out);
+        protocol::encode_pong(&mut self.out);
     }
 
     /// Bytes that wait to be sent.
@@ -341,11 +343,11 @@ impl Connection {
         self.out.len() + self.stream.waiting()
     }
 
-    /// Sends what waits. May be dropped: what was not sent waits.
+    /// Sends buffered data. Cancel-safe: unsent data stays buffered.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub async fn flush(&mut self) -> Result<(), Failure> {
+    /// [`ConnectionError::Io`].
+    pub async fn flush(&mut self) -> Result<(), ConnectionError> {
         if !self.out.is_empty() {
             self.stream.put(&self.out)?;
             self.out.clear();
@@ -362,11 +364,11 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-fn misuse(misuse: Misuse) -> Failure {
-    Failure::Settings(misuse.to_string())
+fn settings_error(misuse: EncodeError) -> ConnectionError {
+    ConnectionError::Settings(misuse.to_string())
 }
 
-/// What a server says is a stranger's text.
-pub(super) fn refused(why: &str) -> Failure {
-    Failure::Refused(why.chars().take(200).collect())
+/// Limits the length of a server's text, which is not trusted.
+pub(super) fn server_refusal(why: &str) -> ConnectionError {
+    ConnectionError::Refused(why.chars().take(200).collect())
 }

@@ -1,4 +1,4 @@
-//! One consumer: connects, listens, hands over, and comes back.
+//! One consumer: connects, subscribes, hands messages over, and reconnects.
 //!
 //! ```text
 //! Waiting for workers ─▶ Connecting ── signed in ─▶ Listening
@@ -19,52 +19,54 @@ use ringmain_sys::clock;
 use tokio::time::{sleep, timeout};
 
 use super::backoff;
-use super::connection::{Access, Connection, Failure, refused};
-use super::protocol::Event;
-use super::status::{Dropped, Status};
-use crate::limits::{NATS_IMPATIENT, NATS_PING_EVERY, NATS_PONG_WITHIN, NATS_ROOM_WITHIN, NATS_TELL_EVERY};
+use super::connection::{ConnectOptions, Connection, ConnectionError, server_refusal};
+use super::protocol::ServerEvent;
+use super::status::{ConsumerStatus, DropReason};
+use crate::limits::{
+    NATS_DROP_PERIOD, NATS_LOG_INTERVAL, NATS_PING_INTERVAL, NATS_PONG_TIMEOUT, NATS_QUEUE_TIMEOUT,
+};
 
 /// See the module.
 pub(super) struct Consumer {
     name: Arc<str>,
     nats: Arc<Nats>,
     inlet: ThreadPublisher,
-    status: Arc<Status>,
+    status: Arc<ConsumerStatus>,
 }
 
 /// While it listens.
-struct Listening<'c> {
+struct SubscribedSession<'c> {
     consumer: &'c mut Consumer,
-    told: &'c mut Told,
-    /// When what is being read came.
+    throttle: &'c mut LogThrottle,
+    /// The time at which the current data was received.
     received: Duration,
     /// Until then it does not wait for a worker without room: it has done so in vain.
-    impatient_until: Duration,
-    /// The server has answered what followed the subscriptions.
+    dropping_until: Duration,
+    /// The server has confirmed the subscriptions.
     is_confirmed: bool,
-    /// It has refused one of them.
+    /// It has rejected one of the subscriptions.
     is_refused: bool,
 }
 
-/// What was said lately, so that a fault that lasts is not said again and again.
+/// The last log messages, so that a lasting fault is not logged repeatedly.
 #[derive(Default)]
-struct Told {
+struct LogThrottle {
     failure: Option<(String, Duration)>,
-    /// By reason: how many were dropped, and when that was told.
-    dropped: [Option<(u64, Duration)>; Dropped::ALL.len()],
+    /// By reason: the number of dropped messages at the last log message, and its time.
+    dropped: [Option<(u64, Duration)>; DropReason::ALL.len()],
 }
 
 /// Ends with the connection, also when the task is ended.
-struct Connected<'s>(&'s Status);
+struct DisconnectGuard<'s>(&'s ConsumerStatus);
 
-impl Drop for Connected<'_> {
+impl Drop for DisconnectGuard<'_> {
     fn drop(&mut self) {
         self.0.disconnected();
     }
 }
 
 impl Consumer {
-    pub(super) fn new(member: Member<Nats, Status>) -> Consumer {
+    pub(super) fn new(member: Member<Nats, ConsumerStatus>) -> Consumer {
         Consumer {
             name: member.name,
             nats: member.config,
@@ -76,33 +78,38 @@ impl Consumer {
     /// For as long as it is wanted.
     pub(super) async fn run(mut self) {
         let mut random = Rng::with_seed(clock::realtime().as_nanos() as u64);
-        let mut told = Told::default();
+        let mut throttle = LogThrottle::default();
         let (mut failures, mut turn) = (0, 0);
         loop {
             let began = clock::monotonic();
-            let failure = match Access::new(&self.nats.access) {
-                Ok(access) => self.session(&access, turn, &mut told).await,
+            let failure = match ConnectOptions::new(&self.nats.access) {
+                Ok(access) => self.session(&access, turn, &mut throttle).await,
                 Err(failure) => failure,
             };
             self.status.failed();
-            if clock::monotonic() - began >= backoff::LASTED {
+            if clock::monotonic() - began >= backoff::STABLE_AFTER {
                 failures = 0;
             }
-            self.tell(&mut told, turn, &failure);
+            self.log_failure(&mut throttle, turn, &failure);
             turn += 1;
             if turn % self.nats.access.servers.len().max(1) == 0 {
                 failures += 1;
-                sleep(backoff::wait(failures, &mut random)).await;
+                sleep(backoff::next_delay(failures, &mut random)).await;
             }
         }
     }
 
-    /// Connects to a server and listens; returns when that is over.
-    async fn session(&mut self, access: &Access, turn: usize, told: &mut Told) -> Failure {
+    /// Connects to a server and receives until the connection fails.
+    async fn session(
+        &mut self,
+        access: &ConnectOptions,
+        turn: usize,
+        throttle: &mut LogThrottle,
+    ) -> ConnectionError {
         let nats = Arc::clone(&self.nats);
         let servers = &nats.access.servers;
         let Some(server) = servers.get(turn % servers.len().max(1)) else {
-            return Failure::Settings("expected a server, found none".to_owned());
+            return ConnectionError::Settings("expected a server, found none".to_owned());
         };
         let mut connection = match Connection::open(access, server).await {
             Ok(connection) => connection,
@@ -113,103 +120,110 @@ impl Consumer {
                 return failure;
             }
         }
-        // Its answer says that the server has all subscriptions: what is published from then on arrives.
+        // Its pong confirms that the server has all subscriptions: later publications arrive.
         connection.ping();
         let status = Arc::clone(&self.status);
         status.connected();
-        let _connected = Connected(&status);
+        let _connected = DisconnectGuard(&status);
         log::info!(
-            "NATS {}: listens at {}:{}, version {}",
+            "NATS {}: subscribed at {}:{}, version {}",
             self.name,
             server.host,
             server.port,
             connection.info().version
         );
-        told.failure = None;
-        let mut listening = Listening {
+        throttle.failure = None;
+        let mut session = SubscribedSession {
             consumer: self,
-            told,
+            throttle,
             received: clock::monotonic(),
-            impatient_until: Duration::ZERO,
+            dropping_until: Duration::ZERO,
             is_confirmed: false,
             is_refused: false,
         };
-        match listening.listen(&mut connection).await {
+        match session.receive(&mut connection).await {
             Ok(never) => match never {},
             Err(failure) => failure,
         }
     }
 
-    fn tell(&self, told: &mut Told, turn: usize, failure: &Failure) {
+    fn log_failure(&self, throttle: &mut LogThrottle, turn: usize, failure: &ConnectionError) {
         let servers = &self.nats.access.servers;
         let Some(server) = servers.get(turn % servers.len().max(1)) else {
             return;
         };
         let text = format!("{}:{}: {failure}", server.host, server.port);
         let now = clock::monotonic();
-        let again = told
+        let again = throttle
             .failure
             .as_ref()
-            .is_some_and(|(last, at)| *last == text && now - *at < NATS_TELL_EVERY);
+            .is_some_and(|(last, at)| *last == text && now - *at < NATS_LOG_INTERVAL);
         if !again {
-            log::warn!("NATS {}: {text}; it tries again", self.name);
-            told.failure = Some((text, now));
+            log::warn!("NATS {}: {text}; retrying", self.name);
+            throttle.failure = Some((text, now));
         }
     }
 }
 
-impl Listening<'_> {
-    async fn listen(&mut self, connection: &mut Connection) -> Result<std::convert::Infallible, Failure> {
-        let mut asked = false;
+impl SubscribedSession<'_> {
+    async fn receive(
+        &mut self,
+        connection: &mut Connection,
+    ) -> Result<std::convert::Infallible, ConnectionError> {
+        let mut ping_sent = false;
         loop {
             connection.flush().await?;
-            let wait = if asked { NATS_PONG_WITHIN } else { NATS_PING_EVERY };
+            let wait = if ping_sent {
+                NATS_PONG_TIMEOUT
+            } else {
+                NATS_PING_INTERVAL
+            };
             match timeout(wait, connection.fill()).await {
                 Ok(filled) => {
                     filled?;
-                    asked = false;
+                    ping_sent = false;
                 }
-                Err(_) if asked => return Err(Failure::Silent),
+                Err(_) if ping_sent => return Err(ConnectionError::PongTimeout),
                 Err(_) => {
                     connection.ping();
-                    asked = true;
+                    ping_sent = true;
                     continue;
                 }
             }
             self.received = clock::monotonic();
-            self.hear(connection).await?;
+            self.handle_events(connection).await?;
         }
     }
 
-    /// All that has come.
-    async fn hear(&mut self, connection: &mut Connection) -> Result<(), Failure> {
+    /// Handles all received events.
+    async fn handle_events(&mut self, connection: &mut Connection) -> Result<(), ConnectionError> {
         let mut pongs = 0;
         while let Some(event) = connection.event()? {
             match event {
-                Event::Message { subject, payload, .. } => self.message(subject, payload).await,
-                Event::TooLarge { subject, .. } => {
+                ServerEvent::Message { subject, payload, .. } => self.publish_message(subject, payload).await,
+                ServerEvent::TooLarge { subject, .. } => {
                     self.consumer.status.message();
-                    self.leave_out(Dropped::TooLarge, subject);
+                    self.drop_message(DropReason::TooLarge, subject);
                 }
-                Event::Ping => pongs += 1,
-                Event::Pong => self.subscribed(),
-                // Of one subscription: the others continue.
-                Event::Error(why) if why.starts_with("Permissions Violation") => {
+                ServerEvent::Ping => pongs += 1,
+                ServerEvent::Pong => self.on_confirmed(),
+                // Concerns one subscription: the others continue.
+                ServerEvent::Error(reason) if reason.starts_with("Permissions Violation") => {
                     self.is_refused = true;
                     self.consumer.status.delivers(false);
-                    log::warn!("NATS {}: {}", self.consumer.name, refused(why));
+                    log::warn!("NATS {}: {}", self.consumer.name, server_refusal(reason));
                 }
-                Event::Error(why) => return Err(refused(why)),
-                Event::Info(_) | Event::Ok => {}
+                ServerEvent::Error(reason) => return Err(server_refusal(reason)),
+                ServerEvent::Info(_) | ServerEvent::Ok => {}
             }
         }
         (0..pongs).for_each(|_| connection.pong());
         Ok(())
     }
 
-    /// The server has confirmed the subscriptions. What was published since the last connection is missing: the channels start a new
-    /// epoch behind it, so that positioned clients are notified.
-    fn subscribed(&mut self) {
+    /// The server has confirmed the subscriptions. Messages since the last connection are lost: the channels start a new epoch, so
+    /// that positioned clients are notified.
+    fn on_confirmed(&mut self) {
         if !std::mem::replace(&mut self.is_confirmed, true) {
             let Consumer {
                 nats, inlet, status, ..
@@ -222,54 +236,54 @@ impl Listening<'_> {
         }
     }
 
-    /// One that was published.
-    async fn message(&mut self, subject: &str, payload: &[u8]) {
+    /// Publishes a message.
+    async fn publish_message(&mut self, subject: &str, payload: &[u8]) {
         let Consumer {
             nats, inlet, status, ..
         } = &mut *self.consumer;
         status.message();
         let Some(channel) = nats.channel.channel_of(&Subject(subject)) else {
-            return self.leave_out(Dropped::NoChannel, subject);
+            return self.drop_message(DropReason::NoChannel, subject);
         };
         let channel: Arc<str> = channel.into();
         let mut outcome = inlet.publish(&channel, payload);
-        if outcome == Err(SubmitError::Full) && self.received >= self.impatient_until {
+        if outcome == Err(SubmitError::Full) && self.received >= self.dropping_until {
             status.waits(self.received);
             let room = timeout(
-                NATS_ROOM_WITHIN,
+                NATS_QUEUE_TIMEOUT,
                 poll_fn(|context| inlet.poll_room(&channel, context)),
             );
             if room.await.is_err() {
-                self.impatient_until = clock::monotonic() + NATS_IMPATIENT;
+                self.dropping_until = clock::monotonic() + NATS_DROP_PERIOD;
             }
             outcome = inlet.publish(&channel, payload);
         }
         match outcome {
             Ok(()) => status.handed_over(clock::monotonic().saturating_sub(self.received)),
-            Err(SubmitError::InvalidChannel(_)) => self.leave_out(Dropped::NoChannel, subject),
-            Err(SubmitError::InvalidData) => self.leave_out(Dropped::NotJson, subject),
-            Err(SubmitError::TooLarge) => self.leave_out(Dropped::TooLarge, subject),
+            Err(SubmitError::InvalidChannel(_)) => self.drop_message(DropReason::NoChannel, subject),
+            Err(SubmitError::InvalidData) => self.drop_message(DropReason::NotJson, subject),
+            Err(SubmitError::TooLarge) => self.drop_message(DropReason::TooLarge, subject),
             Err(SubmitError::Full | SubmitError::NotReady) => {
                 inlet.report_dropped(&channel);
-                self.leave_out(Dropped::Full, subject);
+                self.drop_message(DropReason::Full, subject);
             }
         }
     }
 
-    /// Counts it, and says so now and then.
-    fn leave_out(&mut self, why: Dropped, subject: &str) {
-        let dropped = self.consumer.status.dropped(why);
-        let last = &mut self.told.dropped[why as usize];
+    /// Counts a dropped message, and logs from time to time.
+    fn drop_message(&mut self, reason: DropReason, subject: &str) {
+        let dropped = self.consumer.status.dropped(reason);
+        let last = &mut self.throttle.dropped[reason as usize];
         let (before, at) = last.unwrap_or((0, Duration::ZERO));
-        if last.is_none() || self.received.saturating_sub(at) >= NATS_TELL_EVERY {
+        if last.is_none() || self.received.saturating_sub(at) >= NATS_LOG_INTERVAL {
             let subject: String = subject.chars().take(100).collect();
             log::warn!(
-                "NATS {}: messages are not published, {} so far and {} of them since this was last said, for {}; the last one's \
-                 subject is {subject:?}",
+                "NATS {}: dropped messages, {} in total and {} since the last report: {}; last subject: \
+                 {subject:?}",
                 self.consumer.name,
                 dropped,
                 dropped - before,
-                why.why()
+                reason.description()
             );
             *last = Some((dropped, self.received));
         }

@@ -1,21 +1,21 @@
-//! Consumers of NATS: what is published there reaches who is pushed to.
+//! Consumers of NATS, whose messages are published in channels of push.
 //!
 //! ```text
 //! NATS ─ connection ─▶ consumer: subject → channel ─▶ ThreadPublisher ─▶ the channel's worker
 //!         (protocol, stream, login)
 //! ```
 //!
-//! One thread with tokio has all of them, started with the first. A consumer that fails comes back by itself; workers go on with
-//! what they have, and never wait for this thread.
+//! One thread with tokio runs all of a process, started with the first. A consumer that fails reconnects by itself; workers never
+//! wait for this thread.
 
 mod backoff;
 mod connection;
 mod consumer;
-mod login;
+mod credentials;
 pub mod protocol;
 mod publisher;
 mod status;
-mod stream;
+mod transport;
 
 #[cfg(test)]
 mod tests;
@@ -28,18 +28,18 @@ use ringmain_push::ThreadPublisher;
 use ringmain_sources::supervisor::Supervisor;
 pub use ringmain_sources::supervisor::runtime;
 
-pub use self::connection::{Access, Connection, Failure, Info};
+pub use self::connection::{ConnectOptions, Connection, ConnectionError, ServerInfo};
 pub use self::publisher::Publisher;
-pub use self::status::{Dropped, Report};
+pub use self::status::{ConsumerReport, DropReason};
 
 use self::consumer::Consumer;
-use self::status::Status;
+use self::status::ConsumerStatus;
 
 /// All consumers of a process. Dropping it ends them.
 #[derive(Debug)]
 pub struct Consumers {
     inlet: ThreadPublisher,
-    tasks: Supervisor<Nats, Status>,
+    tasks: Supervisor<Nats, ConsumerStatus>,
 }
 
 impl Consumers {
@@ -67,12 +67,12 @@ impl Consumers {
 
     /// The state of each consumer, by name.
     #[must_use]
-    pub fn reports(&self) -> Vec<Report> {
+    pub fn reports(&self) -> Vec<ConsumerReport> {
         let members = self.tasks.members().into_iter();
         members.map(|member| member.status.report(&member.name)).collect()
     }
 
-    /// The consumers that readiness depends on and whose servers do not deliver at the moment, by name.
+    /// Returns the consumers that readiness depends on and whose servers do not deliver at present, by name.
     #[must_use]
     pub fn undelivered(&self) -> Vec<Arc<str>> {
         let members = self.tasks.members().into_iter();
@@ -82,7 +82,7 @@ impl Consumers {
             .collect()
     }
 
-    /// Whether the servers of all consumers deliver.
+    /// Returns whether the servers deliver to every consumer.
     #[must_use]
     pub fn all_deliver(&self) -> bool {
         self.reports().iter().all(|report| report.delivers)
@@ -95,10 +95,10 @@ impl Consumers {
     }
 }
 
-/// Whether a file of credentials can be used.
+/// Checks that a credentials file can be used.
 ///
 /// # Errors
-/// What was expected.
+/// The expected contents.
 pub fn check_credentials(file: &[u8]) -> Result<(), &'static str> {
-    login::Credentials::parse(str::from_utf8(file).unwrap_or_default()).map(drop)
+    credentials::Credentials::parse(str::from_utf8(file).unwrap_or_default()).map(drop)
 }

@@ -1,6 +1,7 @@
 //! Publishing to a NATS from a thread that has nothing else to do, such as a command's.
 //!
-//! Core NATS answers no publication. A server answers a `PING` once it has what came before: that is how it is known what arrived.
+//! Core NATS does not acknowledge publications. A server answers a `PING` once it has processed all earlier data: this confirms
+//! publications.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -12,19 +13,19 @@ use tokio::runtime::Runtime;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use super::connection::{Access, Connection, Failure, refused};
-use super::protocol::Event;
+use super::connection::{ConnectOptions, Connection, ConnectionError, server_refusal};
+use super::protocol::ServerEvent;
 use super::runtime;
 
-/// A connection to publish by. It waits for the network where it says so, and nowhere else.
+/// A connection for publishing. It waits for the network only where documented.
 #[derive(Debug)]
 pub struct Publisher {
-    /// First, as fields are dropped in order: a connection is forgotten after what carries it.
+    /// First, since fields are dropped in order: the connection is closed after its runtime.
     runtime: Runtime,
     connection: Connection,
     published: u64,
     /// Publications before the `PING` that is not answered yet.
-    asked: Option<u64>,
+    ping_sent: Option<u64>,
     arrived: u64,
 }
 
@@ -32,10 +33,12 @@ impl Publisher {
     /// Connects to the first server that can be reached.
     ///
     /// # Errors
-    /// [`Failure`] of the last one.
-    pub fn connect(access: &NatsAccess) -> Result<Publisher, Failure> {
-        let (runtime, ready) = (runtime()?, Access::new(access)?);
-        let mut outcome = Err(Failure::Settings("expected a server, found none".to_owned()));
+    /// [`ConnectionError`] of the last one.
+    pub fn connect(access: &NatsAccess) -> Result<Publisher, ConnectionError> {
+        let (runtime, ready) = (runtime()?, ConnectOptions::new(access)?);
+        let mut outcome = Err(ConnectionError::Settings(
+            "expected a server, found none".to_owned(),
+        ));
         for server in &access.servers {
             outcome = runtime.block_on(Connection::open(&ready, server));
             if outcome.is_ok() {
@@ -46,16 +49,16 @@ impl Publisher {
             runtime,
             connection: outcome?,
             published: 0,
-            asked: None,
+            ping_sent: None,
             arrived: 0,
         })
     }
 
-    /// Has something published by [`Publisher::carry_on`].
+    /// Has something published by [`Publisher::send_pending`].
     ///
     /// # Errors
-    /// [`Failure::Settings`]: it cannot be; nothing has changed.
-    pub fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<(), Failure> {
+    /// [`ConnectionError::Settings`]: it cannot be; nothing has changed.
+    pub fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<(), ConnectionError> {
         self.connection.publish(subject, payload)?;
         self.published += 1;
         Ok(())
@@ -67,28 +70,28 @@ impl Publisher {
         self.connection.waiting()
     }
 
-    /// Publications of which nothing says yet that the server has them.
+    /// Returns the number of publications that the server has not confirmed.
     #[must_use]
     pub fn unconfirmed(&self) -> u64 {
         self.published - self.arrived
     }
 
-    /// Sends what waits, for so long at most, and hears what the server has said already.
+    /// Sends buffered data, for at most `within`, and handles events that have arrived.
     ///
     /// # Errors
-    /// [`Failure`]: the connection is over. That of [`Failure::is_final`] with a server that refuses a subject is not, but nothing
-    /// better comes of it.
-    pub fn carry_on(&mut self, within: Duration) -> Result<(), Failure> {
-        if self.asked.is_none() && self.unconfirmed() > 0 {
+    /// [`ConnectionError`]: the connection has failed. With [`ConnectionError::is_permanent`] and a server that rejects a subject
+    /// it is still open, but remains unusable.
+    pub fn send_pending(&mut self, within: Duration) -> Result<(), ConnectionError> {
+        if self.ping_sent.is_none() && self.unconfirmed() > 0 {
             self.connection.ping();
-            self.asked = Some(self.published);
+            self.ping_sent = Some(self.published);
         }
         let connection = &mut self.connection;
         self.runtime.block_on(async {
             if let Ok(sent) = timeout(within, connection.flush()).await {
                 sent?;
             }
-            // The runtime looks at the socket once; what it finds is read, and nothing is waited for.
+            // Polls the socket once, without waiting.
             yield_now().await;
             let mut fill = pin!(connection.fill());
             match poll_fn(|context| Poll::Ready(fill.as_mut().poll(context))).await {
@@ -99,9 +102,9 @@ impl Publisher {
         let mut pings = 0;
         while let Some(event) = self.connection.event()? {
             match event {
-                Event::Ping => pings += 1,
-                Event::Pong => self.arrived = self.asked.take().unwrap_or(self.arrived),
-                Event::Error(why) => return Err(refused(why)),
+                ServerEvent::Ping => pings += 1,
+                ServerEvent::Pong => self.arrived = self.ping_sent.take().unwrap_or(self.arrived),
+                ServerEvent::Error(why) => return Err(server_refusal(why)),
                 _ => {}
             }
         }

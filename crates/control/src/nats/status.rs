@@ -1,70 +1,70 @@
-//! What a consumer does, for whoever asks. Written by its task alone, read by any thread.
+//! The state of a consumer. Written by its task alone, read by any thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Why a message was not published.
+/// The reason why a message was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dropped {
+pub enum DropReason {
     /// Its subject makes no channel: too few words, a name that cannot be, an unknown namespace.
     NoChannel,
     /// It is no JSON.
     NotJson,
     /// It is longer than [`NATS_PAYLOAD_BYTES`](crate::limits::NATS_PAYLOAD_BYTES).
     TooLarge,
-    /// Its worker had no room within [`NATS_ROOM_WITHIN`](crate::limits::NATS_ROOM_WITHIN).
+    /// Its worker had no room within [`NATS_QUEUE_TIMEOUT`](crate::limits::NATS_ROOM_WITHIN).
     Full,
 }
 
-impl Dropped {
-    /// All of them, as they are numbered.
-    pub const ALL: [Dropped; 4] = [
-        Dropped::NoChannel,
-        Dropped::NotJson,
-        Dropped::TooLarge,
-        Dropped::Full,
+impl DropReason {
+    /// All reasons, by number.
+    pub const ALL: [DropReason; 4] = [
+        DropReason::NoChannel,
+        DropReason::NotJson,
+        DropReason::TooLarge,
+        DropReason::Full,
     ];
 
     /// In metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
-            Dropped::NoChannel => "no_channel",
-            Dropped::NotJson => "not_json",
-            Dropped::TooLarge => "too_large",
-            Dropped::Full => "full",
+            DropReason::NoChannel => "no_channel",
+            DropReason::NotJson => "not_json",
+            DropReason::TooLarge => "too_large",
+            DropReason::Full => "full",
         }
     }
 
     /// In a sentence.
-    pub(super) const fn why(self) -> &'static str {
+    pub(super) const fn description(self) -> &'static str {
         match self {
-            Dropped::NoChannel => "no channel is made of their subjects",
-            Dropped::NotJson => "they are no JSON",
-            Dropped::TooLarge => "they are too large",
-            Dropped::Full => "the channel's worker has no room",
+            DropReason::NoChannel => "their subjects map to no channel",
+            DropReason::NotJson => "they are not JSON",
+            DropReason::TooLarge => "they are too large",
+            DropReason::Full => "the channel's worker has no room",
         }
     }
 }
 
-/// What one consumer has done since its name came up.
+/// The state and counters of one consumer, since its name was first configured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct ConsumerReport {
     /// Its name.
     pub name: Arc<str>,
-    /// Whether it is connected.
+    /// The consumer is connected.
     pub connected: bool,
-    /// Whether the server has confirmed all of its subscriptions on this connection.
+    /// The server has confirmed all subscriptions of this connection.
     pub delivers: bool,
     /// Connections that were made.
     pub connects: u64,
-    /// Connections that were lost, and tries that led to none.
+    /// Connections that were lost, and failed attempts.
     pub failures: u64,
-    /// Messages that came.
+    /// Received messages.
     pub messages: u64,
-    /// Those that were not published, by [`Dropped::ALL`].
-    pub dropped: [u64; Dropped::ALL.len()],
+    /// Those that were not published, by [`DropReason::ALL`].
+    pub dropped: [u64; DropReason::ALL.len()],
     /// Those that were handed over to workers.
     pub handed_over: u64,
     /// From receipt to there, all of those together.
@@ -74,13 +74,13 @@ pub struct Report {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Status {
+pub(super) struct ConsumerStatus {
     connected: AtomicBool,
     delivers: AtomicBool,
     connects: AtomicU64,
     failures: AtomicU64,
     messages: AtomicU64,
-    dropped: [AtomicU64; Dropped::ALL.len()],
+    dropped: [AtomicU64; DropReason::ALL.len()],
     handed_over: AtomicU64,
     sum_micros: AtomicU64,
     last_micros: AtomicU64,
@@ -88,7 +88,7 @@ pub(super) struct Status {
     waits_since_micros: AtomicU64,
 }
 
-/// One more; it has one writer.
+/// Adds to a counter that has one writer.
 fn add(counter: &AtomicU64, more: u64) -> u64 {
     let sum = counter.load(Ordering::Relaxed) + more;
     counter.store(sum, Ordering::Relaxed);
@@ -99,7 +99,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-impl Status {
+impl ConsumerStatus {
     pub(super) fn connected(&self) {
         add(&self.connects, 1);
         self.connected.store(true, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Status {
         self.delivers.store(delivers, Ordering::Relaxed);
     }
 
-    /// Whether there was no connection before this one.
+    /// Returns whether this is the first connection.
     pub(super) fn is_first(&self) -> bool {
         self.connects.load(Ordering::Relaxed) == 1
     }
@@ -129,9 +129,9 @@ impl Status {
     }
 
     /// Returns how many were dropped for that.
-    pub(super) fn dropped(&self, why: Dropped) -> u64 {
+    pub(super) fn dropped(&self, reason: DropReason) -> u64 {
         self.waits_since_micros.store(0, Ordering::Relaxed);
-        add(&self.dropped[why as usize], 1)
+        add(&self.dropped[reason as usize], 1)
     }
 
     pub(super) fn waits(&self, received: Duration) {
@@ -146,13 +146,13 @@ impl Status {
         self.last_micros.store(micros(took), Ordering::Relaxed);
     }
 
-    pub(super) fn report(&self, name: &Arc<str>) -> Report {
+    pub(super) fn report(&self, name: &Arc<str>) -> ConsumerReport {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let lag = match of(&self.waits_since_micros) {
             0 => of(&self.last_micros),
             since => micros(ringmain_sys::clock::monotonic()).saturating_sub(since),
         };
-        Report {
+        ConsumerReport {
             name: Arc::clone(name),
             connected: self.connected.load(Ordering::Relaxed),
             delivers: self.delivers.load(Ordering::Relaxed),

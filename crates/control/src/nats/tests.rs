@@ -1,4 +1,4 @@
-//! Consumers without a NATS: who signs in how, when they come back, what a server that misbehaves makes of it.
+//! Consumers without a NATS server: authentication, reconnects, and misbehaving servers.
 #![allow(
     clippy::disallowed_methods,
     reason = "a server of tests has a thread and a socket of its own"
@@ -11,9 +11,9 @@ use std::time::Duration;
 use fastrand::Rng;
 use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer, NatsTls, Secret};
 
-use super::backoff::{self, FIRST, LONGEST};
-use super::login::Credentials;
-use super::protocol::Event;
+use super::backoff::{self, FIRST_DELAY, MAX_DELAY};
+use super::credentials::Credentials;
+use super::protocol::ServerEvent;
 use super::*;
 
 /// The seed of NATS's own manual, and its key.
@@ -26,11 +26,16 @@ fn the_wait_grows_up_to_a_limit_and_is_never_the_same() {
     println!("seed {seed}");
     let mut random = Rng::with_seed(seed);
     for failures in 1..60 {
-        let wait = backoff::wait(failures, &mut random);
-        let most = FIRST.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST);
+        let wait = backoff::next_delay(failures, &mut random);
+        let most = FIRST_DELAY
+            .saturating_mul(1 << (failures - 1).min(10))
+            .min(MAX_DELAY);
         assert!(wait >= most / 2 && wait <= most, "{failures}: {wait:?}");
     }
-    let (one, two) = (backoff::wait(40, &mut random), backoff::wait(40, &mut random));
+    let (one, two) = (
+        backoff::next_delay(40, &mut random),
+        backoff::next_delay(40, &mut random),
+    );
     assert_ne!(one, two);
 }
 
@@ -62,17 +67,17 @@ fn credentials_are_read_and_sign() {
     }
 }
 
-/// A server that says what it is told to, and hears what is said.
-struct Server(TcpListener);
+/// A server with scripted responses, which records requests.
+struct ScriptedServer(TcpListener);
 
-impl Server {
-    fn new() -> (Server, SocketAddr) {
+impl ScriptedServer {
+    fn new() -> (ScriptedServer, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("an address");
-        (Server(listener), addr)
+        (ScriptedServer(listener), addr)
     }
 
-    /// Takes a connection and says something at once.
+    /// Accepts a connection and writes a greeting.
     fn take(&self, said: &str) -> BufReader<TcpStream> {
         let (mut stream, _) = self.0.accept().expect("a connection");
         stream
@@ -101,13 +106,13 @@ fn access(addr: SocketAddr, login: NatsLogin, tls: Option<NatsTls>) -> NatsAcces
     }
 }
 
-/// What comes of connecting, beside what the server does.
-fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection, Failure> {
+/// Returns the outcome of connecting, beside the script of a server.
+fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection, ConnectionError> {
     std::thread::scope(|scope| {
         let other = scope.spawn(server);
         let runtime = runtime().expect("a runtime");
         let outcome = runtime.block_on(async {
-            let ready = Access::new(access)?;
+            let ready = ConnectOptions::new(access)?;
             Connection::open(&ready, &access.servers[0]).await
         });
         other.join().expect("the server");
@@ -116,7 +121,7 @@ fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection,
 }
 
 #[test]
-fn it_signs_in_as_it_is_told_to() {
+fn connections_are_authenticated_as_configured() {
     for (login, greeting, said) in [
         (NatsLogin::Anonymous, "INFO {}\r\n", vec![]),
         (
@@ -138,7 +143,7 @@ fn it_signs_in_as_it_is_told_to() {
             vec![r#""nkey":"UDXU4"#, r#""sig":""#],
         ),
     ] {
-        let (server, addr) = Server::new();
+        let (server, addr) = ScriptedServer::new();
         let outcome = open(&access(addr, login, None), || {
             let mut stream = server.take(greeting);
             let connect = line(&mut stream);
@@ -155,7 +160,7 @@ fn it_signs_in_as_it_is_told_to() {
 }
 
 #[test]
-fn what_keeps_it_out_is_told() {
+fn authentication_failures_are_reported() {
     let tls = || Some(NatsTls::default());
     let seed = || NatsLogin::Credentials(Secret::new(SEED.as_bytes()));
     for (login, tls, said, expect) in [
@@ -163,7 +168,7 @@ fn what_keeps_it_out_is_told() {
             NatsLogin::Anonymous,
             None,
             "INFO {}\r\n-ERR 'Authorization Violation'\r\n",
-            "the server says \"Authorization Violation\"",
+            "server error: \"Authorization Violation\"",
         ),
         (
             NatsLogin::Anonymous,
@@ -205,17 +210,17 @@ fn what_keeps_it_out_is_told() {
             seed(),
             None,
             "INFO {}\r\n",
-            "the server has no nonce to sign: it wants no credentials",
+            "the server has sent no nonce: it does not use credentials",
         ),
     ] {
-        let (server, addr) = Server::new();
+        let (server, addr) = ScriptedServer::new();
         let outcome = open(&access(addr, login, tls), || {
             let mut stream = server.take(said);
             stream
                 .get_mut()
                 .shutdown(std::net::Shutdown::Write)
                 .expect("an end");
-            // Until the other end is gone.
+            // Until the peer has closed the connection.
             let _ = stream.read_to_end(&mut Vec::new());
         });
         assert_eq!(outcome.expect_err("refused").to_string(), expect);
@@ -224,15 +229,15 @@ fn what_keeps_it_out_is_told() {
 
 #[test]
 fn a_server_that_cannot_be_reached_is_a_failure() {
-    let (server, addr) = Server::new();
+    let (server, addr) = ScriptedServer::new();
     drop(server);
     let outcome = open(&access(addr, NatsLogin::Anonymous, None), || {});
-    assert!(matches!(outcome, Err(Failure::Io(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(ConnectionError::Io(_))), "{outcome:?}");
 }
 
 #[test]
 fn more_than_a_server_takes_is_not_sent() {
-    let (server, addr) = Server::new();
+    let (server, addr) = ScriptedServer::new();
     let mut connection = open(&access(addr, NatsLogin::Anonymous, None), || {
         let mut stream = server.take("INFO {\"max_payload\":4}\r\nPONG\r\n");
         line(&mut stream);
@@ -242,12 +247,12 @@ fn more_than_a_server_takes_is_not_sent() {
     assert!(connection.publish("a b", b"1").is_err());
     connection.publish("a", b"1234").expect("few enough");
     assert_eq!(connection.waiting(), "PUB a 4\r\n1234\r\n".len());
-    assert!(matches!(connection.event(), Ok(None | Some(Event::Pong))));
+    assert!(matches!(connection.event(), Ok(None | Some(ServerEvent::Pong))));
 }
 
 #[test]
-fn a_publication_has_arrived_once_the_server_answers_what_came_behind_it() {
-    let (server, addr) = Server::new();
+fn a_pong_confirms_earlier_publications() {
+    let (server, addr) = ScriptedServer::new();
     let access = access(addr, NatsLogin::Anonymous, None);
     std::thread::scope(|scope| {
         let other = scope.spawn(|| {
@@ -270,28 +275,33 @@ fn a_publication_has_arrived_once_the_server_answers_what_came_behind_it() {
         for (subject, payload) in [("a", b"1"), ("b", b"2")] {
             publisher.publish(subject, payload).expect("it can be said");
         }
-        assert!(publisher.publish("a b", b"3").expect_err("no subject").is_final());
+        assert!(
+            publisher
+                .publish("a b", b"3")
+                .expect_err("no subject")
+                .is_permanent()
+        );
         assert_eq!(publisher.unconfirmed(), 2);
         assert!(publisher.waiting() > 0);
         let failure = loop {
-            match publisher.carry_on(Duration::from_millis(10)) {
+            match publisher.send_pending(Duration::from_millis(10)) {
                 // It has waited for the socket.
                 Ok(()) => {}
                 Err(failure) => break failure,
             }
         };
-        assert!(failure.is_final(), "{failure}");
+        assert!(failure.is_permanent(), "{failure}");
         assert_eq!((publisher.unconfirmed(), publisher.waiting()), (0, 0));
         drop(other.join().expect("the server"));
         let gone = loop {
-            match publisher.carry_on(Duration::from_millis(10)) {
+            match publisher.send_pending(Duration::from_millis(10)) {
                 // It has waited for the socket.
                 Ok(()) => {}
                 Err(failure) => break failure,
             }
         };
         assert!(
-            matches!(gone, Failure::Closed | Failure::Io(_)) && !gone.is_final(),
+            matches!(gone, ConnectionError::Closed | ConnectionError::Io(_)) && !gone.is_permanent(),
             "{gone}"
         );
     });

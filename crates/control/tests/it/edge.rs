@@ -1,4 +1,4 @@
-//! The example with filters of its own, as somebody runs it: the program, a file, and an upstream that is a thread of the test.
+//! The example with custom filters, as a user runs it: the program, a file, and an upstream in a thread of the test.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of a real program have real threads and real time"
@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use program::Directory;
-use upstream::{Message, PATIENCE, ask, upstream};
+use upstream::{HttpMessage, PATIENCE, ask, upstream};
 
 const EXAMPLE: &str = include_str!("../../../../examples/edge/edge.yaml");
 const KEY: &str = "0123456789abcdef0123456789abcdef";
@@ -24,8 +24,8 @@ fn file(upstream: &std::net::SocketAddr) -> String {
         .replace("127.0.0.1:3000", &upstream.to_string())
 }
 
-/// Whether a request is signed by the key.
-fn is_signed(request: &Message) -> bool {
+/// Returns whether a request is signed with the key.
+fn is_signed(request: &HttpMessage) -> bool {
     let value = request
         .field("x-signature")
         .and_then(|value| value.strip_prefix("t="));
@@ -43,7 +43,7 @@ fn is_signed(request: &Message) -> bool {
     tag == hex && time.parse::<u64>().is_ok_and(|time| time > 1_600_000_000)
 }
 
-fn json(answer: &Message) -> Value {
+fn json(answer: &HttpMessage) -> Value {
     serde_json::from_slice(&answer.body).expect("JSON")
 }
 
@@ -79,13 +79,13 @@ fn requests_are_signed_and_answers_tell_no_secrets() {
     let request = seen();
     assert!(is_signed(&request) && request.body == long.as_bytes());
 
-    // What is no JSON does not pass.
+    // A response that is not JSON does not pass.
     let got = ask(&addr, "POST", "/api/me", r#"{"password": "hunter2""#);
     assert_eq!(got.first, "HTTP/1.1 502 Bad Gateway");
     assert!(!String::from_utf8_lossy(&got.body).contains("hunter2"));
     seen();
 
-    // Without filters nothing is signed, and what a client says passes.
+    // Without filters no request is signed, and a client's header passes.
     assert_eq!(ask(&addr, "GET", "/pictures/1", "").body, answer.as_bytes());
     assert_eq!(seen().field("x-signature"), Some("forged"));
 
@@ -107,7 +107,7 @@ fn requests_are_signed_and_answers_tell_no_secrets() {
 }
 
 #[test]
-fn wrong_names_and_options_are_told() {
+fn invalid_names_and_options_are_reported() {
     let (origin, _seen) = upstream("{}");
     let directory = Directory::new();
     let text = file(&origin)
@@ -131,7 +131,7 @@ fn wrong_names_and_options_are_told() {
     assert!(line.contains("`key`"), "{line}");
     let line = program.wait_for("`redcat`");
     assert!(line.contains("registered filters: `redact`, `sign`"), "{line}");
-    program.wait_for("configuration rejected: keeping the previous configuration");
+    program.wait_for("keeping the previous configuration");
     for path in ["/api/me", "/pictures/1"] {
         assert_eq!(ask(&addr, "GET", path, "").first, "HTTP/1.1 200 OK");
     }

@@ -1,4 +1,4 @@
-//! Control from outside: an example as a process, and a NATS whose messages are published.
+//! Control from outside: an example as a process, and a NATS server whose messages are published.
 
 mod edge;
 mod nats;

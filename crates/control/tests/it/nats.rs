@@ -1,4 +1,4 @@
-//! A real NATS, a gateway that listens there, and a client on a WebSocket that hears what is published.
+//! A real NATS server, a gateway that consumes its messages, and a client on a WebSocket that receives them.
 //!
 //! Tests start the nats-server themselves, and are skipped where there is none (`.ci/run` installs it).
 #![allow(
@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ringmain_control::file::{self, Reading};
-use ringmain_control::follow::{Begun, Control};
-use ringmain_control::nats::{Dropped, Report};
+use ringmain_control::file::{self, LoadedFile};
+use ringmain_control::nats::{ConsumerReport, DropReason};
+use ringmain_control::reload::{ConfigWatcher, InitialConfig};
 use ringmain_engine::{Config, Engine, ListenOptions, Running};
 use ringmain_gateway::Gateway;
 use ringmain_testkit::port::Reserved;
@@ -24,25 +24,25 @@ use ringmain_testkit::wait;
 use ringmain_tls::DevCertificate;
 
 /// A gateway on a file of the test's own.
-struct Edge {
+struct TestGateway {
     addr: String,
-    control: Control,
+    control: ConfigWatcher,
     folder: PathBuf,
     file: PathBuf,
     _running: Running<Infallible>,
 }
 
-impl Edge {
-    fn start(name: &str, text: &str) -> Edge {
+impl TestGateway {
+    fn start(name: &str, text: &str) -> TestGateway {
         let id = std::process::id();
         let folder = std::env::temp_dir().join(format!("ringmain-nats-{id}-{name}"));
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("edge.yaml");
         fs::write(&path, text).expect("a file");
-        let Reading {
+        let LoadedFile {
             mut loaded,
             text,
-            print,
+            fingerprint,
         } = file::read(&path).expect("a file");
         assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
         let config = loaded.config.take().expect("a configuration");
@@ -59,15 +59,15 @@ impl Edge {
             .expect("a port");
         let site = gateway.app().build().expect("an application");
         let running = engine.start(move |start| site.server(start)).expect("workers");
-        let begun = Begun {
+        let initial = InitialConfig {
             path: path.clone(),
-            print,
+            fingerprint,
             text,
             kubernetes: None,
             config,
         };
-        let control = Control::start(gateway, begun).expect("a thread");
-        Edge {
+        let control = ConfigWatcher::start(gateway, initial).expect("a thread");
+        TestGateway {
             addr: addr.to_string(),
             control,
             folder,
@@ -77,7 +77,7 @@ impl Edge {
     }
 
     /// Waits until the consumer is as wanted.
-    fn until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
+    fn until(&self, wanted: impl Fn(&ConsumerReport) -> bool) -> ConsumerReport {
         wait::find("the consumer as wanted", || {
             let report = self.control.consumers().reports().into_iter().next();
             report.filter(&wanted)
@@ -85,9 +85,9 @@ impl Edge {
     }
 }
 
-impl Drop for Edge {
+impl Drop for TestGateway {
     fn drop(&mut self) {
-        // What cannot be removed is left to the system's cleaning of temporary files.
+        // Remaining files are left to the system's cleaning of temporary files.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -113,7 +113,7 @@ routes:
 }
 
 #[test]
-fn what_is_published_reaches_browsers_also_after_a_restart() {
+fn publications_reach_clients_after_a_broker_restart() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let Some(nats) = Nats::start(Some(port), &[]) else {
@@ -122,9 +122,9 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
     let consumer = format!(
         "feed: {{servers: 'nats://127.0.0.1:{port}', subjects: prices.>, channel: 'prices:{{2..}}'}}"
     );
-    let edge = Edge::start("restart", &configuration(&consumer));
+    let edge = TestGateway::start("restart", &configuration(&consumer));
     edge.until(|it| it.connected);
-    // The server has the subscription once it answers what came behind it.
+    // The server has the subscription once it responds to later data.
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:eu.acme", "prices:b"]);
     heard(&edge, &nats, "prices.warm.up");
     nats.publish(&[
@@ -138,7 +138,7 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
     assert_eq!(subscriber.publication(), (acme(), 2.into()));
     let report = edge.until(|it| it.messages == it.handed_over + 1);
     assert_eq!((report.connects, report.failures), (1, 0));
-    assert_eq!(report.dropped[Dropped::NotJson as usize], 1);
+    assert_eq!(report.dropped[DropReason::NotJson as usize], 1);
 
     drop(nats);
     edge.until(|it| !it.connected && it.failures > 1);
@@ -150,7 +150,7 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
 }
 
 #[test]
-fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
+fn positioned_clients_are_notified_of_gaps_after_a_restart() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let consumer = format!(
@@ -160,8 +160,8 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
         "{prices: {}}",
         "{prices: {keep: {publications: 10}, recovery: true}, other: {keep: {}, recovery: true}}",
     );
-    let edge = Edge::start("gap", &text);
-    // The first connection is a gap as well, to clients that subscribed before it. One channel gets publications, one gets none, one
+    let edge = TestGateway::start("gap", &text);
+    // The first connection is a gap as well, for clients that subscribed before it. One channel has publications, one has none, one
     // is not the consumer's.
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
     let Some(nats) = Nats::start(Some(port), &[]) else {
@@ -183,7 +183,7 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
     let _nats = Nats::start(Some(port), &[]).expect("it was there before");
     expect_gaps(&mut subscriber);
     edge.until(|it| it.delivers);
-    // Nothing more, and what is kept is there still.
+    // No further message, and the retained ones stay.
     subscriber.send(
         r#"{"id":9,"subscribe":{"channel":"prices:a","recover":true,"offset":1,"epoch":"0123456789abcdef"}}"#,
     );
@@ -205,8 +205,8 @@ fn expect_gaps(subscriber: &mut Subscriber) {
     assert_eq!(notified, ["prices:a", "prices:quiet"]);
 }
 
-/// Publishes until a message is heard: the server may not have the subscription yet.
-fn heard(edge: &Edge, nats: &Nats, subject: &str) {
+/// Publishes until a message is received: the server may not have the subscription yet.
+fn heard(edge: &TestGateway, nats: &Nats, subject: &str) {
     let before = edge.until(|_| true).messages;
     wait::until(subject, || {
         let is_heard = edge.until(|_| true).messages > before;
@@ -218,7 +218,7 @@ fn heard(edge: &Edge, nats: &Nats, subject: &str) {
 }
 
 #[test]
-fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
+fn reload_replaces_consumers_and_keeps_connections() {
     let reserved = Reserved::new();
     let port = reserved.port();
     let Some(nats) = Nats::start(Some(port), &[]) else {
@@ -229,7 +229,7 @@ fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
             "feed: {{servers: 'nats://127.0.0.1:{port}', subjects: {subjects}, channel: 'prices:{{2}}'}}"
         ))
     };
-    let edge = Edge::start("change", &on("old.*"));
+    let edge = TestGateway::start("change", &on("old.*"));
     edge.until(|it| it.connected);
     let mut subscriber = Subscriber::to(&edge.addr, &["prices:a"]);
     heard(&edge, &nats, "old.warm");
@@ -283,8 +283,8 @@ fn tls_and_an_nkey_let_it_in() {
         )
     };
     let (login, tls) = (format!(", credentials: {seed:?}"), ", tls: {authorities: own}");
-    // A certificate that nobody vouches for, then nobody who signs in.
-    let edge = Edge::start("tls", &on(&login));
+    // A certificate of an unknown authority, then wrong credentials.
+    let edge = TestGateway::start("tls", &on(&login));
     edge.until(|it| it.failures > 0 && it.connects == 0);
     fs::write(&edge.file, on(tls)).expect("a file");
     let before = edge.until(|_| true).failures;

@@ -1,13 +1,14 @@
-//! The NATS codec: what servers say, whole, cut and wrong; what is said to them.
+//! The NATS codec: messages of servers, whole, fragmented and invalid; messages of clients.
 
 use ringmain_control::nats::protocol::{
-    Decoder, Fault, LINE_BYTES, Misuse, connect, is_filter, is_subject, ping, pong, publish, subscribe,
+    Decoder, EncodeError, LINE_BYTES, ProtocolError, encode_connect, encode_ping, encode_pong,
+    encode_publish, encode_subscribe, is_filter, is_subject,
 };
 
 const PAYLOAD: usize = 16;
 
-/// What was said, and how it ended: what came of it is independent of how it was cut.
-fn read(pieces: &[&[u8]]) -> (Vec<String>, Option<Fault>) {
+/// Returns the events, and the final error: they do not depend on fragmentation.
+fn read(pieces: &[&[u8]]) -> (Vec<String>, Option<ProtocolError>) {
     let mut decoder = Decoder::new(PAYLOAD);
     let (mut kept, mut said) = (Vec::new(), Vec::new());
     for piece in pieces {
@@ -31,7 +32,7 @@ fn read(pieces: &[&[u8]]) -> (Vec<String>, Option<Fault>) {
 }
 
 #[track_caller]
-fn check(bytes: &[u8], said: &[&str], fault: Option<Fault>) {
+fn check(bytes: &[u8], said: &[&str], fault: Option<ProtocolError>) {
     let whole = read(&[bytes]);
     assert_eq!(whole.0, said);
     assert_eq!(whole.1, fault);
@@ -44,7 +45,7 @@ fn check(bytes: &[u8], said: &[&str], fault: Option<Fault>) {
 }
 
 #[test]
-fn what_servers_say_is_read() {
+fn server_messages_are_decoded() {
     check(
         b"INFO {\"server_id\":\"a\"} \r\nPING\r\nPONG\r\n+OK\r\n-ERR 'Authorization Violation'\r\n",
         &[
@@ -68,7 +69,7 @@ fn what_servers_say_is_read() {
 }
 
 #[test]
-fn what_is_too_large_is_passed_over() {
+fn oversized_messages_are_skipped() {
     let mut bytes = b"MSG a 1 17\r\nPING\r\nPING\r\n12345\r\nMSG b 2 16\r\n0123456789abcdef\r\n".to_vec();
     let said = [
         r#"TooLarge { subject: "a", subscription: 1, bytes: 17 }"#,
@@ -77,38 +78,42 @@ fn what_is_too_large_is_passed_over() {
     check(&bytes, &said, None);
     bytes.truncate(14);
     check(&bytes, &said[..1], None);
-    check(b"MSG a 1 18446744073709551615\r\n", &[], Some(Fault::Message));
+    check(
+        b"MSG a 1 18446744073709551615\r\n",
+        &[],
+        Some(ProtocolError::Message),
+    );
 }
 
 #[test]
-fn what_is_wrong_ends_it() {
+fn protocol_violations_are_errors() {
     for (bytes, fault) in [
-        (&b"HELLO\r\n"[..], Fault::Unknown),
-        (b"\r\n", Fault::Unknown),
-        (b"HMSG a 1 4 4\r\nabcd\r\n", Fault::Unknown),
-        (b"HTTP/1.1 400 Bad Request\r\n", Fault::Unknown),
-        (b"-ERR '\xff'\r\n", Fault::Unknown),
-        (b"PING\n", Fault::LineEnd),
-        (b"\n", Fault::LineEnd),
-        (b"MSG\r\n", Fault::Message),
-        (b"MSG a\r\n", Fault::Message),
-        (b"MSG a 1\r\n", Fault::Message),
-        (b"MSG a 1 -1\r\n", Fault::Message),
-        (b"MSG a 1 +1\r\n", Fault::Message),
-        (b"MSG a b 1\r\n", Fault::Message),
-        (b"MSG a 1 b c 1\r\n", Fault::Message),
-        (b"MSG a 1 b x\r\n", Fault::Message),
-        (b"MSG \xff 1 1\r\n", Fault::Message),
-        (b"MSG a 1 \xff 1\r\n1\r\n", Fault::Message),
-        (b"MSG a 1 1 \xff\r\n1\r\n", Fault::Message),
-        (b"MSG a 1 99999999999999999999\r\n", Fault::Message),
-        (b"MSG a 1 1\r\nabc", Fault::PayloadEnd),
-        (b"MSG a 1 1\r\na\n\n", Fault::PayloadEnd),
+        (&b"HELLO\r\n"[..], ProtocolError::Unknown),
+        (b"\r\n", ProtocolError::Unknown),
+        (b"HMSG a 1 4 4\r\nabcd\r\n", ProtocolError::Unknown),
+        (b"HTTP/1.1 400 Bad Request\r\n", ProtocolError::Unknown),
+        (b"-ERR '\xff'\r\n", ProtocolError::Unknown),
+        (b"PING\n", ProtocolError::LineEnd),
+        (b"\n", ProtocolError::LineEnd),
+        (b"MSG\r\n", ProtocolError::Message),
+        (b"MSG a\r\n", ProtocolError::Message),
+        (b"MSG a 1\r\n", ProtocolError::Message),
+        (b"MSG a 1 -1\r\n", ProtocolError::Message),
+        (b"MSG a 1 +1\r\n", ProtocolError::Message),
+        (b"MSG a b 1\r\n", ProtocolError::Message),
+        (b"MSG a 1 b c 1\r\n", ProtocolError::Message),
+        (b"MSG a 1 b x\r\n", ProtocolError::Message),
+        (b"MSG \xff 1 1\r\n", ProtocolError::Message),
+        (b"MSG a 1 \xff 1\r\n1\r\n", ProtocolError::Message),
+        (b"MSG a 1 1 \xff\r\n1\r\n", ProtocolError::Message),
+        (b"MSG a 1 99999999999999999999\r\n", ProtocolError::Message),
+        (b"MSG a 1 1\r\nabc", ProtocolError::PayloadEnd),
+        (b"MSG a 1 1\r\na\n\n", ProtocolError::PayloadEnd),
     ] {
         check(bytes, &[], Some(fault));
     }
     let long = format!("MSG {} 1 0\r\n\r\n", "x".repeat(2049));
-    assert_eq!(read(&[long.as_bytes()]).1, Some(Fault::Message));
+    assert_eq!(read(&[long.as_bytes()]).1, Some(ProtocolError::Message));
 }
 
 #[test]
@@ -120,14 +125,14 @@ fn lines_are_bounded() {
         line
     };
     assert_eq!(read(&[&info(LINE_BYTES)]).0.len(), 1);
-    assert_eq!(read(&[&info(LINE_BYTES + 1)]).1, Some(Fault::LongLine));
+    assert_eq!(read(&[&info(LINE_BYTES + 1)]).1, Some(ProtocolError::LongLine));
     let endless = vec![b'x'; LINE_BYTES];
-    assert_eq!(read(&[&endless]).1, Some(Fault::LongLine));
+    assert_eq!(read(&[&endless]).1, Some(ProtocolError::LongLine));
     assert_eq!(read(&[&endless[1..]]).1, None);
 }
 
 #[test]
-fn whatever_comes_does_no_harm() {
+fn arbitrary_bytes_do_not_panic() {
     let words: [&[u8]; 12] = [
         b"MSG ", b"a.b ", b"1 ", b"3", b"\r\n", b"abc", b"INFO ", b"{}", b"PING", b"-ERR ", b"\n", b"99999",
     ];
@@ -146,24 +151,27 @@ fn whatever_comes_does_no_harm() {
 }
 
 #[test]
-fn what_clients_say_is_written() {
+fn client_messages_are_encoded() {
     let mut out = Vec::new();
-    connect(r#"{"verbose":false}"#, &mut out).expect("one line");
-    subscribe("prices.>", 1, &mut out).expect("a filter");
-    publish("prices.a", b"{}", &mut out).expect("a subject");
-    ping(&mut out);
-    pong(&mut out);
+    encode_connect(r#"{"verbose":false}"#, &mut out).expect("one line");
+    encode_subscribe("prices.>", 1, &mut out).expect("a filter");
+    encode_publish("prices.a", b"{}", &mut out).expect("a subject");
+    encode_ping(&mut out);
+    encode_pong(&mut out);
     let said = "CONNECT {\"verbose\":false}\r\nSUB prices.> 1\r\nPUB prices.a 2\r\n{}\r\nPING\r\nPONG\r\n";
     assert_eq!(String::from_utf8_lossy(&out), said);
-    assert_eq!(connect("{\n}", &mut out), Err(Misuse::LineBreak));
-    assert_eq!(subscribe("a b", 1, &mut out), Err(Misuse::Subject));
-    assert_eq!(publish("a.*", b"", &mut out), Err(Misuse::Subject));
-    assert_eq!(publish("a 1\r\nPUB b", b"", &mut out), Err(Misuse::Subject));
+    assert_eq!(encode_connect("{\n}", &mut out), Err(EncodeError::LineBreak));
+    assert_eq!(encode_subscribe("a b", 1, &mut out), Err(EncodeError::Subject));
+    assert_eq!(encode_publish("a.*", b"", &mut out), Err(EncodeError::Subject));
+    assert_eq!(
+        encode_publish("a 1\r\nPUB b", b"", &mut out),
+        Err(EncodeError::Subject)
+    );
     assert_eq!(out.len(), said.len());
 }
 
 #[test]
-fn subjects_are_told_from_what_are_none() {
+fn subjects_are_validated() {
     for (text, subject, filter) in [
         ("a", true, true),
         ("a.b-c.D_1", true, true),

@@ -1,8 +1,8 @@
-//! A page for browsers that shows the gateway at work: routes, upstreams and what goes wrong, each second.
+//! A page for browsers that shows the gateway at work: routes, upstreams and faults, each second.
 //!
-//! Figures are made while somebody looks and by nobody else: without a viewer the page costs nothing and holds nothing.
+//! Snapshots are made only while a page is open: without a viewer the page costs no time and holds no memory.
 
-mod figures;
+mod snapshot;
 
 #[cfg(test)]
 mod tests;
@@ -13,39 +13,39 @@ use std::time::Duration;
 use ringmain_sys::{clock, process};
 use ringmain_web::{Event, Reply, Request, Result};
 
-use self::figures::{Broker, Config, Figures, Moment};
-use super::Inner;
-use super::followed::followed;
-use crate::limits::{DASHBOARD_EVERY, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
+use self::snapshot::{BrokerStatus, ConfigSummary, Sample, SnapshotBuilder};
+use super::AdminContext;
+use super::cluster_status::cluster_status;
+use crate::limits::{DASHBOARD_INTERVAL, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
 
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
-/// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
-/// server.
+/// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
+/// this server.
 const POLICY: &str = "default-src 'none'; style-src 'sha256-nVrpbT7utzuuMmRSkWda2NDoOp6UBi+ta9iuDKF5tsA='; script-src 'sha256-w25TgBMnV7ZfxGczW/I0DtENKzPOWJB1BZH9E1XGtEU='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What viewers see.
+/// The latest snapshot, shared by all viewers.
 #[derive(Debug, Default)]
-pub(super) struct Dashboard(Mutex<Newest>);
+pub(super) struct Dashboard(Mutex<LatestSnapshot>);
 
 #[derive(Debug, Default)]
-struct Newest {
+struct LatestSnapshot {
     viewers: usize,
-    figures: Figures,
-    /// When the document was made.
+    snapshots: SnapshotBuilder,
+    /// The time of the snapshot, by the monotonic clock.
     at: Duration,
-    /// Counts up with each document; none is there at 0.
+    /// The number of the snapshot; 0: none has been made.
     number: u64,
     document: Arc<str>,
 }
 
-/// Somebody who looks.
+/// An open page.
 struct Viewer<'d>(&'d Dashboard);
 
 impl Dashboard {
-    fn lock(&self) -> MutexGuard<'_, Newest> {
+    fn lock(&self) -> MutexGuard<'_, LatestSnapshot> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,37 +56,40 @@ impl Dashboard {
 }
 
 impl Viewer<'_> {
-    /// The newest document and its number, made anew if it is time.
-    fn newest(&self, inner: &Inner) -> (u64, Arc<str>) {
-        let mut newest = self.0.lock();
+    /// Returns the latest snapshot and its number, and makes a new one if it is due.
+    fn latest(&self, inner: &AdminContext) -> (u64, Arc<str>) {
+        let mut latest = self.0.lock();
         let now = clock::monotonic();
-        if newest.number == 0 || now.saturating_sub(newest.at) >= DASHBOARD_EVERY {
-            newest.document = newest.figures.document(inner.version, moment(inner, now)).into();
-            newest.number += 1;
-            newest.at = now;
+        if latest.number == 0 || now.saturating_sub(latest.at) >= DASHBOARD_INTERVAL {
+            latest.document = latest
+                .snapshots
+                .document(inner.version, take_sample(inner, now))
+                .into();
+            latest.number += 1;
+            latest.at = now;
         }
-        (newest.number, Arc::clone(&newest.document))
+        (latest.number, Arc::clone(&latest.document))
     }
 
-    /// When there is a next one.
+    /// Returns the time until the next snapshot is due.
     fn next_in(&self) -> Duration {
-        let next = self.0.lock().at + DASHBOARD_EVERY;
+        let next = self.0.lock().at + DASHBOARD_INTERVAL;
         next.saturating_sub(clock::monotonic())
     }
 }
 
 impl Drop for Viewer<'_> {
     fn drop(&mut self) {
-        let mut newest = self.0.lock();
-        newest.viewers -= 1;
-        if newest.viewers == 0 {
-            *newest = Newest::default();
+        let mut latest = self.0.lock();
+        latest.viewers -= 1;
+        if latest.viewers == 0 {
+            *latest = LatestSnapshot::default();
         }
     }
 }
 
 /// The page for browsers; `text` for the rest.
-pub(super) fn front(text: &str, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+pub(super) fn serve_page(text: &str, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply
         .header("Vary", "Accept")?
         .header("Cache-Control", "no-cache")?;
@@ -101,13 +104,17 @@ pub(super) fn front(text: &str, request: &Request<'_>, reply: &mut Reply<'_>) ->
 }
 
 /// The figures, an event for each second.
-pub(super) async fn live(inner: &Inner, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+pub(super) async fn stream_events(
+    inner: &AdminContext,
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result {
     let viewer = inner.dashboard.enter();
     let mut events = reply.events().await?;
     events.send(&Event::new().retry(DASHBOARD_RETRY)).await?;
     let mut seen = 0;
     loop {
-        let (number, document) = viewer.newest(inner);
+        let (number, document) = viewer.latest(inner);
         if number != seen {
             seen = number;
             events.send(&Event::new().data(&document)).await?;
@@ -116,10 +123,10 @@ pub(super) async fn live(inner: &Inner, request: &Request<'_>, reply: &mut Reply
     }
 }
 
-fn brokers(inner: &Inner) -> Vec<Broker> {
+fn brokers(inner: &AdminContext) -> Vec<BrokerStatus> {
     let reports = inner.control.consumers().reports();
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let broker = |report: &crate::nats::Report| Broker {
+    let broker = |report: &crate::nats::ConsumerReport| BrokerStatus {
         name: report.name.to_string(),
         kind: "nats",
         is_connected: report.connected,
@@ -127,9 +134,9 @@ fn brokers(inner: &Inner) -> Vec<Broker> {
         failures: report.failures,
         records: report.messages,
         dead: report.dropped.iter().sum(),
-        ..Broker::default()
+        ..BrokerStatus::default()
     };
-    let source = |report: &ringmain_sources::Report| Broker {
+    let source = |report: &ringmain_sources::Report| BrokerStatus {
         name: report.name.to_string(),
         kind: report.kind,
         is_connected: report.delivers,
@@ -146,30 +153,30 @@ fn brokers(inner: &Inner) -> Vec<Broker> {
     reports.iter().map(broker).chain(sources).collect()
 }
 
-/// What is counted now.
-fn moment(inner: &Inner, at: Duration) -> Moment {
-    let state = inner.control.state();
+/// Reads all counters.
+fn take_sample(inner: &AdminContext, at: Duration) -> Sample {
+    let status = inner.control.status();
     let report = inner.board.report();
     let workers = report.as_ref().map(|report| report.workers.len());
     let connections = report.as_ref().map(|report| {
         let open = report.workers.iter().map(|worker| u64::from(worker.connections));
         open.sum()
     });
-    Moment {
+    Sample {
         at,
         wall: clock::realtime(),
         cpu: clock::process_cpu(),
         uptime: at.saturating_sub(inner.since),
         memory_bytes: process::resident_bytes(),
-        engine: super::engine(report.as_ref()),
+        engine: super::engine_name(report.as_ref()),
         workers: workers.unwrap_or_default(),
         connections: connections.unwrap_or_default(),
         draining: inner.board.is_draining(),
-        config: Config {
-            file: state.path.display().to_string(),
-            is_current: state.is_current,
-            wrong: state.wrong.len(),
-            first: state.wrong.first().map(ToString::to_string),
+        config: ConfigSummary {
+            file: status.path.display().to_string(),
+            is_current: status.is_current,
+            wrong: status.errors.len(),
+            first: status.errors.first().map(ToString::to_string),
         },
         refused: inner.site.stats().totals().refused,
         routes: inner.gateway.route_reports(),
@@ -177,7 +184,7 @@ fn moment(inner: &Inner, at: Duration) -> Moment {
         upstreams: inner.gateway.upstreams(),
         faults: inner.gateway.fault_counts(),
         brokers: brokers(inner),
-        kubernetes: followed(inner).map(|mut followed| {
+        kubernetes: cluster_status(inner).map(|mut followed| {
             followed.truncate(DASHBOARD_PROBLEMS);
             followed
         }),

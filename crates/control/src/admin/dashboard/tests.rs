@@ -1,4 +1,4 @@
-//! Figures by tables, and what the browser is told about the page.
+//! Rates of snapshots by tables, and the content security policy of the page.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -18,13 +18,13 @@ fn route(name: &str, classes: [u64; 5]) -> RouteReport {
     }
 }
 
-fn second(at: u64, cpu_ms: u64, routes: Vec<RouteReport>) -> Moment {
-    Moment {
+fn second(at: u64, cpu_ms: u64, routes: Vec<RouteReport>) -> Sample {
+    Sample {
         at: Duration::from_secs(1000 + at),
         wall: Duration::from_secs(1_700_000_000 + at),
         cpu: Duration::from_millis(cpu_ms),
         routes,
-        ..Moment::default()
+        ..Sample::default()
     }
 }
 
@@ -35,9 +35,9 @@ fn parsed(document: &str) -> Value {
 
 #[test]
 fn counts_become_rates() {
-    let mut figures = Figures::default();
+    let mut snapshots = SnapshotBuilder::default();
     let first = vec![route("quiet", [0, 5, 0, 0, 0]), route("busy", [0, 100, 0, 0, 0])];
-    let document = parsed(&figures.document("1.2.3", second(0, 100, first)));
+    let document = parsed(&snapshots.document("1.2.3", second(0, 100, first)));
     assert_eq!(
         document["requests_per_s"],
         Value::Null,
@@ -58,7 +58,7 @@ fn counts_become_rates() {
         .iter()
         .map(|fault| (*fault, u64::from(*fault == Fault::NoRoute) * 7))
         .collect();
-    let document = parsed(&figures.document("1.2.3", next));
+    let document = parsed(&snapshots.document("1.2.3", next));
     assert_eq!(document["requests_per_s"], 35.0);
     assert_eq!(
         (&document["errors_per_s"], &document["cpu_percent"]),
@@ -76,35 +76,35 @@ fn counts_become_rates() {
         document["faults"],
         json!([{"fault": "no_route", "side": "client", "total": 7, "per_s": 3.5}])
     );
-    // A clock that stood still makes no infinite rate.
+    // Without elapsed time no rate is infinite.
     let again = second(2, 200, vec![route("busy", [0, 500, 0, 0, 0])]);
-    let document = parsed(&figures.document("1.2.3", again));
+    let document = parsed(&snapshots.document("1.2.3", again));
     assert_eq!(
         (&document["requests_per_s"], &document["cpu_percent"]),
         (&json!(0.0), &json!(0.0))
     );
 }
 
-fn source(name: &str, is_connected: bool, records: u64) -> Broker {
-    Broker {
+fn source(name: &str, is_connected: bool, records: u64) -> BrokerStatus {
+    BrokerStatus {
         name: name.to_owned(),
         kind: "kafka",
         is_connected,
         records,
         lag: Some(3),
-        ..Broker::default()
+        ..BrokerStatus::default()
     }
 }
 
 #[test]
 fn sources_have_rates_and_those_that_do_not_deliver_are_first() {
-    let mut figures = Figures::default();
+    let mut snapshots = SnapshotBuilder::default();
     let mut at = |seconds, brokers| {
-        let moment = Moment {
+        let sample = Sample {
             brokers,
             ..second(seconds, 0, Vec::new())
         };
-        parsed(&figures.document("1.2.3", moment))
+        parsed(&snapshots.document("1.2.3", sample))
     };
     at(0, vec![source("orders", true, 100), source("prices", true, 500)]);
     let document = at(2, vec![source("orders", true, 130), source("prices", false, 2)]);
@@ -129,7 +129,7 @@ fn sources_have_rates_and_those_that_do_not_deliver_are_first() {
 #[test]
 fn the_page_is_bounded() {
     let routes = (0..DASHBOARD_ROUTES + 5).map(|number| route(&number.to_string(), [0, 1, 0, 0, 0]));
-    let document = Figures::default().document("1.2.3", second(0, 0, routes.collect()));
+    let document = SnapshotBuilder::default().document("1.2.3", second(0, 0, routes.collect()));
     let document = parsed(&document);
     assert_eq!(document["routes"].as_array().unwrap().len(), DASHBOARD_ROUTES);
     assert_eq!(document["more_routes"], 5);
@@ -137,26 +137,26 @@ fn the_page_is_bounded() {
 
 #[test]
 fn a_followed_cluster_is_shown_and_bounded() {
-    use crate::admin::followed::{FailingWatch, Followed};
+    use crate::admin::cluster_status::{ClusterStatus, FailingWatch};
     use crate::limits::DASHBOARD_PROBLEMS;
     let watch = |number: usize| FailingWatch {
         objects: format!("Secret n/{number}"),
         error: "no right".to_owned(),
         since: 7,
     };
-    let mut followed = Followed {
+    let mut followed = ClusterStatus {
         synced: true,
         holder: Some("other".to_owned()),
         failing: (0..DASHBOARD_PROBLEMS + 3).map(watch).collect(),
         problems: vec!["one".to_owned()],
-        ..Followed::default()
+        ..ClusterStatus::default()
     };
     followed.truncate(DASHBOARD_PROBLEMS);
-    let moment = Moment {
+    let sample = Sample {
         kubernetes: Some(followed),
         ..second(0, 0, Vec::new())
     };
-    let document = parsed(&Figures::default().document("1.2.3", moment));
+    let document = parsed(&SnapshotBuilder::default().document("1.2.3", sample));
     let shown = &document["kubernetes"];
     assert_eq!(
         (&shown["synced"], &shown["holder"]),
@@ -167,7 +167,7 @@ fn a_followed_cluster_is_shown_and_bounded() {
         (&shown["more_failing"], &shown["more_problems"]),
         (&json!(3), &Value::Null)
     );
-    let without = parsed(&Figures::default().document("1.2.3", second(0, 0, Vec::new())));
+    let without = parsed(&SnapshotBuilder::default().document("1.2.3", second(0, 0, Vec::new())));
     assert_eq!(without["kubernetes"], Value::Null);
 }
 

@@ -1,10 +1,10 @@
 //! The state of following Kubernetes. Kinds of objects are a fixed set; objects that are read by name count as one kind.
 
-use super::Page;
-use crate::admin::Inner;
+use super::MetricsPage;
+use crate::admin::AdminContext;
 
 /// Nothing without Kubernetes.
-pub(super) fn all(page: &mut Page, inner: &Inner) {
+pub(super) fn write_cluster(page: &mut MetricsPage, inner: &AdminContext) {
     let Some(health) = inner.control.cluster().map(crate::cluster::Cluster::health) else {
         return;
     };

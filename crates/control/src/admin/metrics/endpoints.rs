@@ -7,18 +7,18 @@ use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_sys::clock;
 
-use super::Page;
+use super::MetricsPage;
 use crate::limits;
 
 /// Name, kind, help, and the value at a time since the Unix epoch.
-type Column = (
+type EndpointColumn = (
     &'static str,
     &'static str,
     &'static str,
     fn(&EndpointStatus, Duration) -> u64,
 );
 
-const COLUMNS: [Column; 3] = [
+const COLUMNS: [EndpointColumn; 3] = [
     (
         "ringmain_endpoint_healthy",
         "gauge",
@@ -45,7 +45,7 @@ fn is_healthy(endpoint: &EndpointStatus, wall: Duration) -> bool {
     endpoint.verdict != CheckVerdict::Unhealthy && !ejected && !unreachable
 }
 
-pub(super) fn endpoints(page: &mut Page, upstreams: &[UpstreamStatus]) {
+pub(super) fn write_endpoints(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
     let wall = clock::realtime();
     let all = || {
         let pairs = upstreams

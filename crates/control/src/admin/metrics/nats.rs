@@ -1,14 +1,18 @@
-//! What consumers of NATS do. Their names are the configuration's, of which there are
-//! [`NATS_CONSUMERS`](crate::limits::NATS_CONSUMERS) at most.
+//! Counters of NATS consumers. Their names are the configuration's, at most [`NATS_CONSUMERS`](crate::limits::NATS_CONSUMERS).
 
-use super::Page;
-use crate::admin::Inner;
-use crate::nats::{Dropped, Report};
+use super::MetricsPage;
+use crate::admin::AdminContext;
+use crate::nats::{ConsumerReport, DropReason};
 
 /// Name, kind, help, and the number of a consumer.
-type Column = (&'static str, &'static str, &'static str, fn(&Report) -> f64);
+type ConsumerColumn = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&ConsumerReport) -> f64,
+);
 
-const COLUMNS: [Column; 5] = [
+const COLUMNS: [ConsumerColumn; 5] = [
     (
         "ringmain_push_nats_connected",
         "gauge",
@@ -24,25 +28,25 @@ const COLUMNS: [Column; 5] = [
     (
         "ringmain_push_nats_failures_total",
         "counter",
-        "Connections that a consumer of NATS has lost, and tries that led to none.",
+        "Lost connections and failed attempts of a NATS consumer.",
         |it| it.failures as f64,
     ),
     (
         "ringmain_push_nats_messages_total",
         "counter",
-        "Messages that came from NATS.",
+        "Messages received from NATS.",
         |it| it.messages as f64,
     ),
     (
         "ringmain_push_nats_lag_seconds",
         "gauge",
-        "From the receipt of the last message to its hand-over to a worker; of one that waits for room, how long it has.",
+        "Time from the receipt of the last message to its hand-over to a worker; of a waiting message, the time so far.",
         |it| it.lag.as_secs_f64(),
     ),
 ];
 
 /// Nothing where there are none.
-pub(super) fn consumers(page: &mut Page, inner: &Inner) {
+pub(super) fn write_consumers(page: &mut MetricsPage, inner: &AdminContext) {
     let consumers = inner.control.consumers();
     let reports = consumers.reports();
     if reports.is_empty() {
@@ -58,10 +62,10 @@ pub(super) fn consumers(page: &mut Page, inner: &Inner) {
     page.metric(
         name,
         "counter",
-        "Messages from NATS that were not published, by why.",
+        "Messages from NATS that were not published, by reason.",
     );
     for report in &reports {
-        for (why, count) in Dropped::ALL.iter().zip(report.dropped) {
+        for (why, count) in DropReason::ALL.iter().zip(report.dropped) {
             let labels = [("consumer", &*report.name), ("reason", why.label())];
             page.sample(name, &labels, count);
         }
@@ -81,6 +85,6 @@ pub(super) fn consumers(page: &mut Page, inner: &Inner) {
         );
         page.sample(&format!("{name}_count"), &labels, report.handed_over);
     }
-    let help = "Publications from outside the workers that wait for them.";
-    page.one("ringmain_push_arriving", "gauge", help, consumers.waiting());
+    let help = "Publications from outside the workers, queued for them.";
+    page.single("ringmain_push_arriving", "gauge", help, consumers.waiting());
 }

@@ -2,29 +2,29 @@
 
 use ringmain_gateway::stats::{BUCKETS, SeriesReport};
 
-use super::Page;
-use crate::admin::Inner;
+use super::MetricsPage;
+use crate::admin::AdminContext;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-pub(super) fn requests(page: &mut Page, inner: &Inner) {
+pub(super) fn write_requests(page: &mut MetricsPage, inner: &AdminContext) {
     let totals = inner.site.stats().totals();
     let name = "ringmain_answers_total";
     page.metric(
         name,
         "counter",
-        "Responses to clients, also to what was refused before routing.",
+        "Responses to clients, including requests rejected before routing.",
     );
     for (class, count) in CLASSES.iter().zip(&totals.classes[1..]) {
         page.sample(name, &[("class", class)], count);
     }
-    page.one(
+    page.single(
         "ringmain_requests_refused_total",
         "counter",
-        "Requests that broke a rule of HTTP.",
+        "Invalid HTTP requests.",
         totals.refused,
     );
-    series(page, &inner.gateway.series_reports());
+    write_series(page, &inner.gateway.series_reports());
     let name = "ringmain_faults_total";
     page.metric(name, "counter", "Faults by kind: docs/faults.md.");
     for (fault, count) in inner.gateway.fault_counts() {
@@ -37,12 +37,12 @@ pub(super) fn requests(page: &mut Page, inner: &Inner) {
 }
 
 /// The counts of each pair of a route and an upstream.
-pub(super) fn series(page: &mut Page, all: &[SeriesReport]) {
+pub(super) fn write_series(page: &mut MetricsPage, all: &[SeriesReport]) {
     let name = "ringmain_requests_total";
     page.metric(
         name,
         "counter",
-        "Requests by route, upstream and status code. No route: none took them; no upstream: they were not forwarded.",
+        "Requests by route, upstream and status code. No route: none matched; no upstream: not forwarded.",
     );
     for series in all {
         let mut sample = |code: &str, count: u64| {
@@ -69,11 +69,11 @@ pub(super) fn series(page: &mut Page, all: &[SeriesReport]) {
         "From a request's head to the end of its response, by route, upstream and class of status; not of tunnels.",
     );
     for series in all {
-        histograms(page, name, series);
+        write_histograms(page, name, series);
     }
 }
 
-fn histograms(page: &mut Page, name: &str, series: &SeriesReport) {
+fn write_histograms(page: &mut MetricsPage, name: &str, series: &SeriesReport) {
     let (bucket, sum_name, count_name) = (
         format!("{name}_bucket"),
         format!("{name}_sum"),

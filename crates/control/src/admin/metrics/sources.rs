@@ -2,11 +2,11 @@
 
 use ringmain_sources::{DeadReason, Report};
 
-use super::Page;
-use crate::admin::Inner;
+use super::MetricsPage;
+use crate::admin::AdminContext;
 
 /// Name, kind, help, and the value of a source; `None`: unknown at the moment.
-type Column = (
+type SourceColumn = (
     &'static str,
     &'static str,
     &'static str,
@@ -17,7 +17,7 @@ fn flag(is_set: bool) -> Option<f64> {
     Some(f64::from(u8::from(is_set)))
 }
 
-const COLUMNS: [Column; 17] = [
+const COLUMNS: [SourceColumn; 17] = [
     (
         "ringmain_push_source_connected",
         "gauge",
@@ -123,7 +123,7 @@ const COLUMNS: [Column; 17] = [
 ];
 
 /// Nothing without sources.
-pub(super) fn all(page: &mut Page, inner: &Inner) {
+pub(super) fn write_sources(page: &mut MetricsPage, inner: &AdminContext) {
     let reports = inner.control.sources().reports();
     if reports.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! What rules do: forwarding, redirects, answers, files, and what is done around them.
+//! Actions of rules: forwarding, redirects, direct responses, files, and their options.
 
 use std::sync::Arc;
 
@@ -9,37 +9,37 @@ use ringmain_gateway::model::{
 };
 
 use super::routes::Backends;
-use super::{Builder, list, put, text, texts, value};
-use crate::config::document::{self, Maybe};
-use crate::config::error::Position;
-use crate::config::texts::Condition;
-use crate::config::values::{At, Either, Pairs, Switch, Text};
+use super::{Builder, field_value, list_items, parsed_items, parsed_value, set_if_some, time_value};
+use crate::config::document::{self, Field};
+use crate::config::error::FilePosition;
+use crate::config::fields::{OrderedMap, Parsed, ShortOrFull, Spanned, Switch};
+use crate::config::scalars::RetryCondition;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
 impl Builder<'_> {
     /// All of a rule but its matches and its name.
-    pub(super) fn rest_of_rule(
+    pub(super) fn build_action(
         &mut self,
         rule: &mut model::Rule,
-        mut part: document::Rule,
-        position: Position,
+        mut part: document::RuleSection,
+        position: FilePosition,
     ) {
-        if let Some(changes) = value(part.request_headers.take()) {
-            rule.request_headers = self.header_changes(changes);
+        if let Some(changes) = field_value(part.request_headers.take()) {
+            rule.request_headers = self.build_header_changes(changes);
         }
-        if let Some(changes) = value(part.response_headers.take()) {
-            (rule.response_headers, rule.status_headers) = self.response_headers(changes);
+        if let Some(changes) = field_value(part.response_headers.take()) {
+            (rule.response_headers, rule.status_headers) = self.build_response_headers(changes);
         }
-        for at in list(part.error_pages.take()) {
+        for at in list_items(part.error_pages.take()) {
             let position = at.position;
             if let Some(page) = at.value {
-                self.error_page(&mut rule.error_pages, page, position);
+                self.add_error_page(&mut rule.error_pages, page, position);
             }
         }
         if let Some(at) = part.cors.take()
-            && let Some(cors) = self.cors(at)
+            && let Some(cors) = self.build_cors(at)
         {
             rule.policies.push(Policy::Cors(Arc::new(cors)));
         }
@@ -57,41 +57,47 @@ impl Builder<'_> {
                 "none"
             };
             let expected = "one of the keys `to`, `redirect`, `respond`, `files` and `push`";
-            return self.errors.tell(position, expected, found);
+            return self.errors.report(position, expected, found);
         }
         if part.to.is_none() {
-            self.only_with_to(&part);
+            self.reject_without_to(&part);
         }
-        if let Some(redirect) = value(part.redirect.take()) {
-            rule.action = Action::Redirect(self.redirect(redirect, position));
+        if let Some(redirect) = field_value(part.redirect.take()) {
+            rule.action = Action::Redirect(self.build_redirect(redirect, position));
         } else if let Some(at) = part.respond.take() {
-            let position = at.position;
-            let answer = match at.value {
-                Some(Either::Short(status)) => self.answer(Some(status), None, &None, None, TEXT),
-                Some(Either::Full(part)) => {
-                    let (status, kind) = (value(part.status), text(part.content_type));
-                    self.one_body(&part.body, &part.file, position);
-                    let file = part.file;
-                    self.answer(status, kind, &file, value(part.body), TEXT)
-                }
-                None => return,
-            };
-            rule.action = Action::Respond(answer);
+            if let Some(response) = self.build_direct_response(at) {
+                rule.action = Action::Respond(response);
+            }
         } else if let Some(at) = part.files.take() {
-            if let Some(files) = self.files(at) {
+            if let Some(files) = self.build_files(at) {
                 rule.action = Action::Files(files);
             }
         } else if let Some(at) = part.push.take() {
-            if let Some(action) = self.push_at(at) {
+            if let Some(action) = self.build_push_action(at) {
                 rule.action = action;
             }
         } else {
-            rule.action = Action::Forward(Box::new(self.forward(part)));
+            rule.action = Action::Forward(Box::new(self.build_forward(part)));
         }
     }
 
-    /// Keys that say how a request is sent on mean nothing where none is.
-    fn only_with_to(&self, part: &document::Rule) {
+    fn build_direct_response(
+        &self,
+        at: Spanned<ShortOrFull<u16, document::RespondSection>>,
+    ) -> Option<DirectResponse> {
+        let part = match at.value? {
+            ShortOrFull::Short(status) => {
+                return Some(self.build_response(Some(status), None, &None, None, TEXT));
+            }
+            ShortOrFull::Full(part) => part,
+        };
+        self.check_single_body(&part.body, &part.file, at.position);
+        let (status, content_type) = (field_value(part.status), parsed_value(part.content_type));
+        Some(self.build_response(status, content_type, &part.file, field_value(part.body), TEXT))
+    }
+
+    /// Rejects keys of forwarding beside another action, where they would have no effect.
+    fn reject_without_to(&self, part: &document::RuleSection) {
         let given = [
             ("rewrite", part.rewrite.as_ref().map(|at| at.position)),
             ("mirror", part.mirror.as_ref().map(|at| at.position)),
@@ -110,89 +116,104 @@ impl Builder<'_> {
         for (key, position) in given {
             if let Some(position) = position {
                 let expected = format!("the key `{key}` only beside `to`");
-                self.errors.tell(position, expected, "it beside another action");
+                self.errors.report(position, expected, "it beside another action");
             }
         }
     }
 
-    fn forward(&mut self, part: document::Rule) -> Forward {
+    fn build_forward(&mut self, part: document::RuleSection) -> Forward {
         let mut forward = Forward::to("");
         forward.backends.clear();
-        self.backends(&mut forward, part.to);
+        self.add_backends(&mut forward, part.to);
         if let Some(at) = part.rewrite {
-            forward.rewrite = self.rewrite(at);
+            forward.rewrite = self.build_rewrite(at);
         }
-        for at in list(part.mirror) {
-            if let Some(mirror) = self.mirror(at) {
+        for at in list_items(part.mirror) {
+            if let Some(mirror) = self.build_mirror(at) {
                 forward.mirrors.push(mirror);
             }
         }
-        put(&mut forward.body.request, self.body);
-        put(&mut forward.timeouts.request, self.request_timeout);
-        if let Some(part) = value(part.timeouts) {
+        set_if_some(&mut forward.body.request, self.default_body_limit);
+        set_if_some(&mut forward.timeouts.request, self.default_request_timeout);
+        if let Some(part) = field_value(part.timeouts) {
             let timeouts = &mut forward.timeouts;
-            put(&mut timeouts.request, text(part.request).map(|time| time.0));
-            put(&mut timeouts.per_try, text(part.per_try).map(|time| time.0));
-            put(&mut timeouts.idle, text(part.idle).map(|time| time.0));
-            self.rate(&mut timeouts.minimum_rate, part.minimum_rate);
+            set_if_some(
+                &mut timeouts.request,
+                parsed_value(part.request).map(|time| time.0),
+            );
+            set_if_some(
+                &mut timeouts.per_try,
+                parsed_value(part.per_try).map(|time| time.0),
+            );
+            set_if_some(&mut timeouts.idle, parsed_value(part.idle).map(|time| time.0));
+            self.set_byte_rate(&mut timeouts.minimum_rate, part.minimum_rate);
         }
-        if let Some(part) = value(part.body) {
-            put(&mut forward.body.request, text(part.request).map(|size| size.0));
-            put(&mut forward.body.response, text(part.response).map(|size| size.0));
+        if let Some(part) = field_value(part.body) {
+            set_if_some(
+                &mut forward.body.request,
+                parsed_value(part.request).map(|size| size.0),
+            );
+            set_if_some(
+                &mut forward.body.response,
+                parsed_value(part.response).map(|size| size.0),
+            );
         }
-        forward.retry = value(part.retry).and_then(Switch::settings).map(retry);
+        forward.retry = field_value(part.retry)
+            .and_then(Switch::settings)
+            .map(build_retry);
         let least = std::time::Duration::from_millis(1);
-        forward.hedge = self.ranged_time("hedge", &part.hedge, least, std::time::Duration::MAX);
+        forward.hedge = self.check_time_range("hedge", &part.hedge, least, std::time::Duration::MAX);
         if let Some(at) = part.affinity {
-            forward.affinity = self.affinity(at).map(Box::new);
+            forward.affinity = self.build_affinity(at).map(Box::new);
         }
-        if let Some(upgrades) = value(part.upgrades) {
+        if let Some(upgrades) = field_value(part.upgrades) {
             forward.upgrades = upgrades.into_values().into_iter().map(Arc::from).collect();
         }
-        put(&mut forward.grpc_web, value(part.grpc_web));
-        put(&mut forward.replace_errors, value(part.replace_errors));
+        set_if_some(&mut forward.grpc_web, field_value(part.grpc_web));
+        set_if_some(&mut forward.replace_errors, field_value(part.replace_errors));
         forward
     }
 
-    pub(super) fn backends(&mut self, forward: &mut Forward, backends: Backends) {
-        for at in list(backends) {
+    pub(super) fn add_backends(&mut self, forward: &mut Forward, backends: Backends) {
+        for at in list_items(backends) {
             let position = at.position;
-            let to = |value| At {
+            let to = |value| Spanned {
                 value,
                 position,
-                clean: true,
+                is_valid: true,
             };
             let backend = match at.value {
-                Some(Either::Short(Text(target))) => WeightedBackend {
-                    target: self.target(to(Some(target))),
+                Some(ShortOrFull::Short(Parsed(target))) => WeightedBackend {
+                    target: self.resolve_target(to(Some(target))),
                     ..WeightedBackend::new("")
                 },
-                Some(Either::Full(part)) => {
+                Some(ShortOrFull::Full(part)) => {
                     let Some(target) = part.to else {
-                        self.errors.tell(position, "the key `to`", "none");
+                        self.errors.report(position, "the key `to`", "none");
                         continue;
                     };
-                    let target = At {
+                    let target = Spanned {
                         value: target.value.map(|text| text.0),
                         position: target.position,
-                        clean: target.clean,
+                        is_valid: target.is_valid,
                     };
                     let mut backend = WeightedBackend {
-                        target: self.target(target),
+                        target: self.resolve_target(target),
                         ..WeightedBackend::new("")
                     };
-                    put(&mut backend.weight, value(part.weight));
-                    if let Some(changes) = value(part.request_headers) {
-                        backend.request_headers = self.header_changes(changes);
+                    set_if_some(&mut backend.weight, field_value(part.weight));
+                    if let Some(changes) = field_value(part.request_headers) {
+                        backend.request_headers = self.build_header_changes(changes);
                     }
-                    if let Some(changes) = value(part.response_headers) {
-                        (backend.response_headers, backend.status_headers) = self.response_headers(changes);
+                    if let Some(changes) = field_value(part.response_headers) {
+                        (backend.response_headers, backend.status_headers) =
+                            self.build_response_headers(changes);
                     }
                     if let Some(at) = part.rewrite {
-                        backend.rewrite = self.rewrite(at);
+                        backend.rewrite = self.build_rewrite(at);
                     }
                     if let Some(at) = part.affinity {
-                        backend.affinity = self.affinity(at).map(Box::new);
+                        backend.affinity = self.build_affinity(at).map(Box::new);
                     }
                     backend
                 }
@@ -202,40 +223,43 @@ impl Builder<'_> {
         }
     }
 
-    fn mirror(&mut self, at: At<Either<Text<super::super::texts::To>, document::Mirror>>) -> Option<Mirror> {
+    fn build_mirror(
+        &mut self,
+        at: Spanned<ShortOrFull<Parsed<super::super::scalars::UpstreamTarget>, document::MirrorSection>>,
+    ) -> Option<Mirror> {
         let position = at.position;
         let (to, part) = match at.value? {
-            Either::Short(Text(to)) => (Some(to), document::Mirror::default()),
-            Either::Full(mut part) => (text(part.to.take()), part),
+            ShortOrFull::Short(Parsed(to)) => (Some(to), document::MirrorSection::default()),
+            ShortOrFull::Full(mut part) => (parsed_value(part.to.take()), part),
         };
         if to.is_none() {
-            self.errors.tell(position, "the key `to`", "none");
+            self.errors.report(position, "the key `to`", "none");
         }
         let mut mirror = Mirror::to("");
-        mirror.target = self.target(At {
+        mirror.target = self.resolve_target(Spanned {
             value: to,
             position,
-            clean: true,
+            is_valid: true,
         });
-        put(&mut mirror.share, text(part.share).map(|share| share.0));
-        put(&mut mirror.body_bytes, text(part.body).map(|size| size.0));
+        set_if_some(&mut mirror.share, parsed_value(part.share).map(|share| share.0));
+        set_if_some(&mut mirror.body_bytes, parsed_value(part.body).map(|size| size.0));
         Some(mirror)
     }
 
-    fn cors(&self, at: At<document::Cors>) -> Option<Cors> {
+    fn build_cors(&self, at: Spanned<document::CorsSection>) -> Option<Cors> {
         let part = at.value?;
-        let origins: Vec<_> = texts(part.origins);
-        if origins.is_empty() && at.clean {
+        let origins: Vec<_> = parsed_items(part.origins);
+        if origins.is_empty() && at.is_valid {
             self.errors
-                .tell(at.position, "the key `origins` with at least one", "none");
+                .report(at.position, "the key `origins` with at least one", "none");
         }
         let mut cors = Cors {
             origins,
-            methods: texts(part.methods),
-            request_headers: texts(part.headers),
-            exposed_headers: texts(part.expose),
-            credentials: value(part.credentials).unwrap_or(false),
-            max_age: text(part.max_age).map(|time| time.0),
+            methods: parsed_items(part.methods),
+            request_headers: parsed_items(part.headers),
+            exposed_headers: parsed_items(part.expose),
+            credentials: field_value(part.credentials).unwrap_or(false),
+            max_age: time_value(part.max_age),
             ..Cors::default()
         };
         cors.any_method = cors.methods.iter().any(|method| method.as_str() == "*");
@@ -249,37 +273,37 @@ impl Builder<'_> {
         Some(cors)
     }
 
-    fn header_changes(&self, part: document::HeaderChanges) -> model::HeaderChanges {
-        let values = |pairs: Pairs<Text<HeaderValue>>| {
+    fn build_header_changes(&self, part: document::HeaderChangesSection) -> model::HeaderChanges {
+        let values = |pairs: OrderedMap<Parsed<HeaderValue>>| {
             let pairs = pairs.0.into_iter();
             let pairs = pairs.filter_map(|(key, at)| Some((self.header_name(&key)?, at.value?.0)));
             pairs.collect()
         };
         model::HeaderChanges {
-            remove: texts(part.remove),
+            remove: parsed_items(part.remove),
             set: values(part.set),
             add: values(part.add),
         }
     }
 
-    fn response_headers(
+    fn build_response_headers(
         &self,
-        part: document::ResponseHeaders,
+        part: document::ResponseHeadersSection,
     ) -> (model::HeaderChanges, Vec<model::StatusHeaders>) {
-        let changes = self.header_changes(document::HeaderChanges {
+        let changes = self.build_header_changes(document::HeaderChangesSection {
             remove: part.remove,
             set: part.set,
             add: part.add,
         });
         let mut by_status = Vec::new();
-        for at in list(part.by_status) {
+        for at in list_items(part.by_status) {
             let position = at.position;
             let Some(part) = at.value else { continue };
-            let statuses: Vec<StatusRange> = texts(part.status);
-            if statuses.is_empty() && at.clean {
-                self.errors.tell(position, "the key `status`", "none");
+            let statuses: Vec<StatusRange> = parsed_items(part.status);
+            if statuses.is_empty() && at.is_valid {
+                self.errors.report(position, "the key `status`", "none");
             }
-            let changes = self.header_changes(document::HeaderChanges {
+            let changes = self.build_header_changes(document::HeaderChangesSection {
                 remove: part.remove,
                 set: part.set,
                 add: part.add,
@@ -289,63 +313,63 @@ impl Builder<'_> {
         (changes, by_status)
     }
 
-    fn rewrite(&self, at: At<document::Rewrite>) -> model::Rewrite {
+    fn build_rewrite(&self, at: Spanned<document::RewriteSection>) -> model::Rewrite {
         let Some(part) = at.value else {
             return model::Rewrite::default();
         };
         model::Rewrite {
-            host: text(part.host),
-            path: self.path_rewrite(part.path, part.prefix),
+            host: parsed_value(part.host),
+            path: self.build_path_rewrite(part.path, part.prefix),
         }
     }
 
-    fn path_rewrite(
+    fn build_path_rewrite(
         &self,
-        path: Maybe<Text<model::Path>>,
-        prefix: Maybe<Text<model::Path>>,
+        path: Field<Parsed<model::Path>>,
+        prefix: Field<Parsed<model::Path>>,
     ) -> Option<PathRewrite> {
         if let (Some(_), Some(prefix)) = (&path, &prefix) {
             self.errors
-                .tell(prefix.position, "either `path` or `prefix`", "both");
+                .report(prefix.position, "either `path` or `prefix`", "both");
         }
-        let path = text(path).map(PathRewrite::Full);
-        path.or_else(|| text(prefix).map(PathRewrite::Prefix))
+        let path = parsed_value(path).map(PathRewrite::Full);
+        path.or_else(|| parsed_value(prefix).map(PathRewrite::Prefix))
     }
 
-    fn redirect(&self, part: document::Redirect, position: Position) -> model::Redirect {
+    fn build_redirect(&self, part: document::RedirectSection, position: FilePosition) -> model::Redirect {
         let mut redirect = model::Redirect {
-            https: value(part.scheme).map(|scheme| scheme == document::Scheme::Https),
-            host: text(part.host),
-            port: value(part.port),
-            path: self.path_rewrite(part.path, part.prefix),
+            https: field_value(part.scheme).map(|scheme| scheme == document::Scheme::Https),
+            host: parsed_value(part.host),
+            port: field_value(part.port),
+            path: self.build_path_rewrite(part.path, part.prefix),
             ..model::Redirect::default()
         };
-        put(&mut redirect.status, value(part.status));
+        set_if_some(&mut redirect.status, field_value(part.status));
         let nothing = redirect.https.is_none() && redirect.host.is_none() && redirect.port.is_none();
         if nothing && redirect.path.is_none() {
-            let expected = "another URL: at least one of `scheme`, `host`, `port`, `path` and `prefix`";
+            let expected = "at least one of `scheme`, `host`, `port`, `path` and `prefix`";
             self.errors
-                .tell(position, expected, "the same one, again and again");
+                .report(position, expected, "none, which is a redirect loop");
         }
         redirect
     }
 
-    fn one_body(&self, body: &Maybe<String>, file: &Maybe<String>, position: Position) {
+    fn check_single_body(&self, body: &Field<String>, file: &Field<String>, position: FilePosition) {
         if body.is_some() && file.is_some() {
             self.errors
-                .tell(position, "at most one of `body` and `file`", "both");
+                .report(position, "at most one of `body` and `file`", "both");
         }
     }
 
-    fn answer(
+    fn build_response(
         &self,
         status: Option<u16>,
         content_type: Option<HeaderValue>,
-        file: &Maybe<String>,
+        file: &Field<String>,
         body: Option<String>,
         default: &str,
     ) -> DirectResponse {
-        let body = self.file(file).or_else(|| body.map(String::into_bytes));
+        let body = self.read_file(file).or_else(|| body.map(String::into_bytes));
         let content_type =
             content_type.or_else(|| body.as_ref().and_then(|_| HeaderValue::parse(default).ok()));
         DirectResponse {
@@ -355,23 +379,28 @@ impl Builder<'_> {
         }
     }
 
-    fn error_page(&self, pages: &mut Vec<ErrorPage>, part: document::ErrorPage, position: Position) {
-        self.one_body(&part.body, &part.file, position);
+    fn add_error_page(
+        &self,
+        pages: &mut Vec<ErrorPage>,
+        part: document::ErrorPageSection,
+        position: FilePosition,
+    ) {
+        self.check_single_body(&part.body, &part.file, position);
         if part.body.is_none() && part.file.is_none() {
             self.errors
-                .tell(position, "one of the keys `body` and `file`", "neither");
+                .report(position, "one of the keys `body` and `file`", "neither");
         }
         let default = if part.file.is_some() { HTML } else { TEXT };
-        let answer = self.answer(
+        let answer = self.build_response(
             None,
-            text(part.content_type),
+            parsed_value(part.content_type),
             &part.file,
-            value(part.body),
+            field_value(part.body),
             default,
         );
-        let statuses: Vec<StatusRange> = texts(part.status);
+        let statuses: Vec<StatusRange> = parsed_items(part.status);
         if statuses.is_empty() {
-            self.errors.tell(position, "the key `status`", "none");
+            self.errors.report(position, "the key `status`", "none");
         }
         pages.extend(statuses.into_iter().map(|statuses| ErrorPage {
             statuses,
@@ -379,52 +408,52 @@ impl Builder<'_> {
         }));
     }
 
-    fn files(&self, at: At<Either<String, document::Files>>) -> Option<model::Files> {
+    fn build_files(&self, at: Spanned<ShortOrFull<String, document::FilesSection>>) -> Option<model::Files> {
         let position = at.position;
         let part = match at.value? {
-            Either::Short(root) => return Some(model::Files::of(self.path(&root))),
-            Either::Full(part) => part,
+            ShortOrFull::Short(root) => return Some(model::Files::of(self.resolve_path(&root))),
+            ShortOrFull::Full(part) => part,
         };
-        let Some(root) = value(part.root) else {
-            self.errors.tell(position, "the key `root`", "none");
+        let Some(root) = field_value(part.root) else {
+            self.errors.report(position, "the key `root`", "none");
             return None;
         };
-        let mut files = model::Files::of(self.path(&root));
-        put(&mut files.strip_prefix, value(part.strip_prefix));
+        let mut files = model::Files::of(self.resolve_path(&root));
+        set_if_some(&mut files.strip_prefix, field_value(part.strip_prefix));
         if part.index.is_some() {
-            let index = list(part.index).into_iter();
+            let index = list_items(part.index).into_iter();
             files.index = index.filter_map(|at| at.value).map(Arc::from).collect();
         }
-        files.fallback = text(part.fallback);
-        files.max_age = text(part.max_age).map(|time| time.0);
-        files.types = self.file_types(part.types, position);
-        put(&mut files.dot_files, value(part.dot_files));
+        files.fallback = parsed_value(part.fallback);
+        files.max_age = time_value(part.max_age);
+        files.types = self.build_file_types(part.types, position);
+        set_if_some(&mut files.dot_files, field_value(part.dot_files));
         Some(files)
     }
 
-    fn file_types(
+    fn build_file_types(
         &self,
-        pairs: Pairs<Text<HeaderValue>>,
-        position: Position,
+        pairs: OrderedMap<Parsed<HeaderValue>>,
+        position: FilePosition,
     ) -> Vec<(Arc<str>, HeaderValue)> {
         if pairs.0.len() > limits::FILE_TYPES {
             let expected = format!("at most {} types", limits::FILE_TYPES);
-            self.errors.tell(position, &expected, pairs.0.len().to_string());
+            self.errors.report(position, &expected, pairs.0.len().to_string());
             return Vec::new();
         }
         let mut types = Vec::new();
         for (extension, kind) in pairs.0 {
-            let (Some(name), Some(Text(kind))) = (extension.value, kind.value) else {
+            let (Some(name), Some(Parsed(kind))) = (extension.value, kind.value) else {
                 continue;
             };
             if name.is_empty() || name.contains(['.', '/']) {
                 let expected = "a file extension without a dot, such as `usdz`";
                 self.errors
-                    .tell(extension.position, expected, format!("`{name}`"));
+                    .report(extension.position, expected, format!("`{name}`"));
             } else if !kind.as_str().contains('/') {
                 let expected = "a media type such as `model/vnd.usdz+zip`";
                 self.errors
-                    .tell(extension.position, expected, format!("`{}`", kind.as_str()));
+                    .report(extension.position, expected, format!("`{}`", kind.as_str()));
             } else {
                 types.push((name.to_ascii_lowercase().into(), kind));
             }
@@ -432,26 +461,26 @@ impl Builder<'_> {
         types
     }
 
-    fn affinity(&self, at: At<document::Affinity>) -> Option<Affinity> {
+    fn build_affinity(&self, at: Spanned<document::AffinitySection>) -> Option<Affinity> {
         let part = at.value?;
-        let source = value(part.source).unwrap_or(false);
+        let source = field_value(part.source).unwrap_or(false);
         let given = [part.cookie.is_some(), part.header.is_some(), source];
         if given.iter().filter(|given| **given).count() != 1 {
             let found = if given.contains(&true) { "several" } else { "none" };
             self.errors
-                .tell(at.position, "one of `cookie`, `header` and `source: true`", found);
+                .report(at.position, "one of `cookie`, `header` and `source: true`", found);
             return None;
         }
-        let by = match (value(part.cookie), text(part.header)) {
-            (Some(Either::Short(name)), _) => AffinityBy::Cookie(model::Cookie {
+        let by = match (field_value(part.cookie), parsed_value(part.header)) {
+            (Some(ShortOrFull::Short(name)), _) => AffinityBy::Cookie(model::Cookie {
                 name: name.into(),
                 ..model::Cookie::default()
             }),
-            (Some(Either::Full(part)), _) => {
+            (Some(ShortOrFull::Full(part)), _) => {
                 let mut cookie = model::Cookie::default();
-                put(&mut cookie.name, value(part.name).map(Into::into));
-                put(&mut cookie.path, value(part.path).map(Into::into));
-                cookie.max_age = text(part.max_age).map(|time| time.0);
+                set_if_some(&mut cookie.name, field_value(part.name).map(Into::into));
+                set_if_some(&mut cookie.path, field_value(part.path).map(Into::into));
+                cookie.max_age = time_value(part.max_age);
                 AffinityBy::Cookie(cookie)
             }
             (None, Some(name)) => AffinityBy::Header(name),
@@ -459,35 +488,29 @@ impl Builder<'_> {
         };
         Some(Affinity {
             by,
-            lasts: text(part.lasts).map(|time| time.0),
-            idle: text(part.idle).map(|time| time.0),
+            lasts: time_value(part.lasts),
+            idle: time_value(part.idle),
         })
     }
 }
 
-fn retry(part: document::Retry) -> Retry {
+fn build_retry(part: document::RetrySection) -> Retry {
     let mut retry = Retry::default();
-    put(&mut retry.attempts, value(part.attempts));
-    put(
-        &mut retry.backoff_least,
-        text(part.backoff_least).map(|time| time.0),
-    );
-    put(&mut retry.backoff, text(part.backoff).map(|time| time.0));
-    put(
-        &mut retry.backoff_most,
-        text(part.backoff_most).map(|time| time.0),
-    );
+    set_if_some(&mut retry.attempts, field_value(part.attempts));
+    set_if_some(&mut retry.backoff_least, time_value(part.backoff_least));
+    set_if_some(&mut retry.backoff, time_value(part.backoff));
+    set_if_some(&mut retry.backoff_most, time_value(part.backoff_most));
     if part.on.is_some() {
         let mut on = RetryOn {
             connect: false,
             ..RetryOn::default()
         };
-        for condition in texts(part.on) {
+        for condition in parsed_items(part.on) {
             match condition {
-                Condition::Connect => on.connect = true,
-                Condition::Reset => on.reset = true,
-                Condition::Timeout => on.timeout = true,
-                Condition::Status(statuses) => on.statuses.push(statuses),
+                RetryCondition::Connect => on.connect = true,
+                RetryCondition::Reset => on.reset = true,
+                RetryCondition::Timeout => on.timeout = true,
+                RetryCondition::Status(statuses) => on.statuses.push(statuses),
             }
         }
         retry.on = on;

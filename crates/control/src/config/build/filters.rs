@@ -1,4 +1,4 @@
-//! Filters that a program brings along. Whether it has them is for the gateway to say.
+//! Custom filters. The gateway checks that the program has them.
 
 use std::sync::Arc;
 
@@ -6,20 +6,20 @@ use ringmain_gateway::limits;
 use ringmain_gateway::model::{FilterUse, Options, Policy};
 
 use super::Builder;
-use crate::config::document::{self, Maybe};
-use crate::config::error::Position;
-use crate::config::values::{At, Either, Free, OneOrMany, Pairs, Switch};
+use crate::config::document::{self, Field};
+use crate::config::error::FilePosition;
+use crate::config::fields::{AnyValue, OneOrMany, OrderedMap, ShortOrFull, Spanned, Switch};
 
-/// One of them, or several, as they are written.
-pub(super) type Filters = Maybe<Switch<OneOrMany<Either<String, document::Filter>>>>;
+/// One filter or several, as written.
+pub(super) type Filters = Field<Switch<OneOrMany<ShortOrFull<String, document::FilterSection>>>>;
 
 impl Builder<'_> {
     /// A rule's filters, in place of those of its route.
-    pub(super) fn filters(&self, all: &mut Vec<Policy>, part: Filters) {
-        let Some(At {
+    pub(super) fn add_filters(&self, all: &mut Vec<Policy>, part: Filters) {
+        let Some(Spanned {
             value,
             position,
-            clean,
+            is_valid,
         }) = part
         else {
             return;
@@ -30,38 +30,38 @@ impl Builder<'_> {
             Some(Switch::Switch(true)) => Some(OneOrMany::default()),
             Some(Switch::Switch(false)) | None => return,
         };
-        let filters = At {
+        let filters = Spanned {
             value,
             position,
-            clean,
+            is_valid,
         }
         .into_list();
         let most = limits::FILTERS;
         if filters.is_empty() || filters.len() > most {
             let found = filters.len().to_string();
-            self.errors.tell(
+            self.errors.report(
                 position,
                 format!("from 1 to {most} filters, by their names"),
                 found,
             );
         }
-        all.extend(filters.into_iter().filter_map(|at| self.filter(at)));
+        all.extend(filters.into_iter().filter_map(|at| self.build_filter(at)));
     }
 
-    fn filter(&self, at: At<Either<String, document::Filter>>) -> Option<Policy> {
+    fn build_filter(&self, at: Spanned<ShortOrFull<String, document::FilterSection>>) -> Option<Policy> {
         let (name, options) = match at.value? {
-            Either::Short(name) => (name, Options::Nothing),
-            Either::Full(filter) => {
+            ShortOrFull::Short(name) => (name, Options::Nothing),
+            ShortOrFull::Full(filter) => {
                 let Some(name) = filter.name else {
-                    self.tell_nameless(at.position, "none");
+                    self.report_missing_name(at.position, "none");
                     return None;
                 };
                 let options = filter.options.and_then(|at| at.value);
-                (name.value?, options.map_or(Options::Nothing, options_of))
+                (name.value?, options.map_or(Options::Nothing, convert_options))
             }
         };
         if name.is_empty() {
-            self.tell_nameless(at.position, "an empty one");
+            self.report_missing_name(at.position, "an empty one");
             return None;
         }
         Some(Policy::Filter(Arc::new(FilterUse {
@@ -70,24 +70,24 @@ impl Builder<'_> {
         })))
     }
 
-    fn tell_nameless(&self, position: Position, found: &str) {
-        self.errors.tell(position, "the `name` of a filter", found);
+    fn report_missing_name(&self, position: FilePosition, found: &str) {
+        self.errors.report(position, "the `name` of a filter", found);
     }
 }
 
-fn options_of(pairs: Pairs<Free>) -> Options {
+fn convert_options(pairs: OrderedMap<AnyValue>) -> Options {
     let pairs = pairs.0.into_iter();
-    let pairs = pairs.filter_map(|(name, at)| Some((name.value?.into(), value(at.value?))));
+    let pairs = pairs.filter_map(|(name, at)| Some((name.value?.into(), convert_option(at.value?))));
     Options::Map(pairs.collect())
 }
 
-fn value(free: Free) -> Options {
+fn convert_option(free: AnyValue) -> Options {
     match free {
-        Free::Nothing => Options::Nothing,
-        Free::Bool(value) => Options::Bool(value),
-        Free::Number(text) => Options::Number(text.into()),
-        Free::Text(text) => Options::Text(text.into()),
-        Free::List(list) => Options::List(list.into_iter().map(value).collect()),
-        Free::Map(pairs) => options_of(pairs),
+        AnyValue::Nothing => Options::Nothing,
+        AnyValue::Bool(value) => Options::Bool(value),
+        AnyValue::Number(text) => Options::Number(text.into()),
+        AnyValue::Text(text) => Options::Text(text.into()),
+        AnyValue::List(list) => Options::List(list.into_iter().map(convert_option).collect()),
+        AnyValue::Map(pairs) => convert_options(pairs),
     }
 }

@@ -8,14 +8,14 @@ use ringmain_gateway::model::{
 };
 use ringmain_gateway::table::ConfigPart;
 
-use super::{Builder, put, text, texts, value};
+use super::{Builder, field_value, parsed_items, parsed_value, set_if_some, time_value};
 use crate::config::document;
-use crate::config::document::{Maybe, Some1};
-use crate::config::texts::Size;
-use crate::config::values::{Pairs, Switch, Text};
+use crate::config::document::{Field, OneOrManyField};
+use crate::config::fields::{OrderedMap, Parsed, Switch};
+use crate::config::scalars::ByteSize;
 
 /// With nothing but a name, addresses and a protocol.
-fn plain(name: &str, addresses: Vec<Addr>, protocol: Protocol) -> model::Listener {
+fn plain_listener(name: &str, addresses: Vec<Addr>, protocol: Protocol) -> model::Listener {
     model::Listener {
         name: name.into(),
         addresses,
@@ -32,30 +32,30 @@ fn plain(name: &str, addresses: Vec<Addr>, protocol: Protocol) -> model::Listene
 }
 
 impl Builder<'_> {
-    pub(super) fn short_listener(&mut self, listen: Some1<Text<Addr>>) {
+    pub(super) fn add_default_listener(&mut self, listen: OneOrManyField<Parsed<Addr>>) {
         let Some(position) = listen.as_ref().map(|at| at.position) else {
             return;
         };
-        let addresses = texts(listen);
+        let addresses = parsed_items(listen);
         if !addresses.is_empty() {
             self.built
-                .places
+                .positions
                 .insert(ConfigPart::Listener("default".into()), position);
-            let listener = plain("default", addresses, Protocol::Http);
+            let listener = plain_listener("default", addresses, Protocol::Http);
             self.built.config.listeners.push(Arc::new(listener));
         }
     }
 
-    pub(super) fn listeners(&mut self, listeners: Pairs<document::Listener>) {
-        self.each(
+    pub(super) fn build_listeners(&mut self, listeners: OrderedMap<document::ListenerSection>) {
+        self.for_each_part(
             listeners,
             ConfigPart::Listener,
             |builder, name, part, position| {
-                let addresses = texts(part.address);
+                let addresses = parsed_items(part.address);
                 if addresses.is_empty() {
-                    builder.errors.tell(position, "the key `address`", "none");
+                    builder.errors.report(position, "the key `address`", "none");
                 }
-                let protocol = match value(part.protocol) {
+                let protocol = match field_value(part.protocol) {
                     Some(document::Protocol::Http) => Protocol::Http,
                     Some(document::Protocol::H2c) => Protocol::H2c,
                     Some(document::Protocol::Https) => Protocol::Https,
@@ -65,62 +65,63 @@ impl Builder<'_> {
                     None if part.tls.is_some() => Protocol::Https,
                     None => Protocol::Http,
                 };
-                let mut listener = plain(&name, addresses, protocol);
-                listener.hostnames = texts(part.hosts);
-                listener.tls = value(part.tls).map(|tls| builder.listener_tls(tls));
-                listener.proxy_protocol = value(part.proxy_protocol).map(|part| {
+                let mut listener = plain_listener(&name, addresses, protocol);
+                listener.hostnames = parsed_items(part.hosts);
+                listener.tls = field_value(part.tls).map(|tls| builder.build_listener_tls(tls));
+                listener.proxy_protocol = field_value(part.proxy_protocol).map(|part| {
                     let mut proxy = model::ProxyProtocol {
-                        from: texts(part.from),
+                        from: parsed_items(part.from),
                         ..model::ProxyProtocol::default()
                     };
-                    put(&mut proxy.timeout, text(part.timeout).map(|time| time.0));
+                    set_if_some(&mut proxy.timeout, time_value(part.timeout));
                     proxy
                 });
-                let redirect = value(part.redirect_to_https).and_then(Switch::settings);
+                let redirect = field_value(part.redirect_to_https).and_then(Switch::settings);
                 listener.redirect_to_https = redirect.map(|part| {
                     let mut redirect = model::HttpsRedirect::default();
-                    put(&mut redirect.port, value(part.port));
-                    put(&mut redirect.status, value(part.status));
+                    set_if_some(&mut redirect.port, field_value(part.port));
+                    set_if_some(&mut redirect.status, field_value(part.status));
                     redirect
                 });
-                if let Some(part) = value(part.client_address) {
+                if let Some(part) = field_value(part.client_address) {
                     listener.client_address = client_address(part);
                 }
-                put(&mut listener.paths.merge_slashes, value(part.merge_slashes));
-                listener.paths.escaped_slashes = value(part.escaped_slashes).map(|slashes| match slashes {
-                    document::EscapedSlashes::Keep => EscapedSlashes::Keep,
-                    document::EscapedSlashes::Decode => EscapedSlashes::Decode,
-                    document::EscapedSlashes::Reject => EscapedSlashes::Reject,
-                });
-                if let Some(part) = value(part.limits) {
-                    builder.http_limits(&mut listener.limits, part);
+                set_if_some(&mut listener.paths.merge_slashes, field_value(part.merge_slashes));
+                listener.paths.escaped_slashes =
+                    field_value(part.escaped_slashes).map(|slashes| match slashes {
+                        document::EscapedSlashes::Keep => EscapedSlashes::Keep,
+                        document::EscapedSlashes::Decode => EscapedSlashes::Decode,
+                        document::EscapedSlashes::Reject => EscapedSlashes::Reject,
+                    });
+                if let Some(part) = field_value(part.limits) {
+                    builder.set_http_limits(&mut listener.limits, part);
                 }
                 builder.built.config.listeners.push(Arc::new(listener));
             },
         );
     }
 
-    fn listener_tls(&self, part: document::ListenerTls) -> ListenerTls {
+    fn build_listener_tls(&self, part: document::ListenerTlsSection) -> ListenerTls {
         ListenerTls {
-            certificates: self.known(part.certificates, &self.certificates, "a certificate"),
-            clients: value(part.clients).map(|part| model::ClientCertificates {
-                authorities: self.known(part.authorities, &self.authorities, "authorities"),
-                mode: match self.client_mode(part.mode) {
+            certificates: self.resolve_names(part.certificates, &self.certificate_names, "a certificate"),
+            clients: field_value(part.clients).map(|part| model::ClientCertificates {
+                authorities: self.resolve_names(part.authorities, &self.authority_names, "authorities"),
+                mode: match self.client_certificate_mode(part.mode) {
                     None | Some(document::ClientCertificateMode::Required) => ClientCertificateMode::Required,
                     Some(document::ClientCertificateMode::Optional) => ClientCertificateMode::Optional,
                     Some(document::ClientCertificateMode::Unchecked) => ClientCertificateMode::Unchecked,
                 },
             }),
-            minimum: text(part.minimum).unwrap_or(TlsVersion::Tls12),
+            minimum: parsed_value(part.minimum).unwrap_or(TlsVersion::Tls12),
         }
     }
 
-    fn client_mode(
+    fn client_certificate_mode(
         &self,
-        mode: Maybe<document::ClientCertificateMode>,
+        mode: Field<document::ClientCertificateMode>,
     ) -> Option<document::ClientCertificateMode> {
         let position = mode.as_ref().map(|at| at.position);
-        let mode = value(mode);
+        let mode = field_value(mode);
         if let (Some(document::ClientCertificateMode::Unchecked), Some(position)) = (mode, position) {
             let text = "`mode: unchecked` admits every client, with any certificate or none; `required` and `optional` do not";
             self.errors.warn(position, text.to_owned());
@@ -129,38 +130,35 @@ impl Builder<'_> {
     }
 
     /// A size that is no larger than a model's number.
-    pub(super) fn rate(&self, target: &mut u32, at: Maybe<Text<Size>>) {
+    pub(super) fn set_byte_rate(&self, target: &mut u32, at: Field<Parsed<ByteSize>>) {
         let Some(position) = at.as_ref().map(|at| at.position) else {
             return;
         };
-        match text(at).map(|size| u32::try_from(size.0)) {
+        match parsed_value(at).map(|size| u32::try_from(size.0)) {
             Some(Ok(size)) => *target = size,
-            Some(Err(_)) => self.errors.tell(position, "a size below 4GiB", "a larger one"),
+            Some(Err(_)) => self.errors.report(position, "a size below 4GiB", "a larger one"),
             None => {}
         }
     }
 
-    fn http_limits(&self, limits: &mut HttpLimits, part: document::HttpLimits) {
+    fn set_http_limits(&self, limits: &mut HttpLimits, part: document::HttpLimitsSection) {
         for (target, at) in [
             (&mut limits.head_bytes, part.head),
             (&mut limits.rate_bytes, part.minimum_rate),
         ] {
-            self.rate(target, at);
+            self.set_byte_rate(target, at);
         }
-        put(&mut limits.headers, value(part.headers));
-        put(
-            &mut limits.head_timeout,
-            text(part.head_timeout).map(|time| time.0),
-        );
-        put(&mut limits.keep_alive, text(part.keep_alive).map(|time| time.0));
-        limits.requests_per_connection = value(part.requests_per_connection);
+        set_if_some(&mut limits.headers, field_value(part.headers));
+        set_if_some(&mut limits.head_timeout, time_value(part.head_timeout));
+        set_if_some(&mut limits.keep_alive, time_value(part.keep_alive));
+        limits.requests_per_connection = field_value(part.requests_per_connection);
     }
 }
 
-fn client_address(part: document::ClientAddress) -> ClientAddress {
+fn client_address(part: document::ClientAddressSection) -> ClientAddress {
     ClientAddress {
-        trusted: texts(part.trusted),
-        header: match text(part.header) {
+        trusted: parsed_items(part.trusted),
+        header: match parsed_value(part.header) {
             None => ClientHeader::XForwardedFor,
             Some(name) if name.as_str().eq_ignore_ascii_case("x-forwarded-for") => {
                 ClientHeader::XForwardedFor
@@ -168,6 +166,6 @@ fn client_address(part: document::ClientAddress) -> ClientAddress {
             Some(name) if name.as_str().eq_ignore_ascii_case("forwarded") => ClientHeader::Forwarded,
             Some(name) => ClientHeader::Named(name),
         },
-        hops: value(part.hops),
+        hops: field_value(part.hops),
     }
 }

@@ -1,129 +1,131 @@
-//! From the document to the model: what values mean together, and what becomes of parts that are wrong.
+//! From the document to the model: relations between values, and the handling of invalid parts.
 
 mod actions;
-mod bounds;
+mod app_proxy;
 mod filters;
 mod jwt;
 mod kubernetes;
 mod listeners;
 mod nats;
 mod policies;
-mod proxy;
 mod push;
 mod routes;
 mod sources;
+mod traffic;
 mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringmain_gateway::LOG_FIELDS;
 use ringmain_gateway::model::{self, Config, Name};
 use ringmain_gateway::table::ConfigPart;
 use ringmain_web::access_log::Template;
 
-use super::document::{Document, Maybe, Some1};
-use super::error::{Errors, Position, quoted, suggestion};
-use super::secrets;
-use super::tree::Pair;
-use super::values::{At, Either, OneOrMany, Pairs, Text};
-use super::{Kubernetes, Sources};
+use super::document::{Document, Field, OneOrManyField};
+use super::error::{Diagnostics, FilePosition, quote, suggest};
+use super::expand;
+use super::fields::{OneOrMany, OrderedMap, Parsed, ShortOrFull, Spanned};
+use super::scalars::Time;
+use super::yaml::YamlEntry;
+use super::{ConfigEnvironment, KubernetesSource};
 
-/// What a document means.
-pub(super) struct Built {
+/// The configuration of a document, and the positions of its parts.
+pub(super) struct BuiltConfig {
     pub(super) config: Config,
-    pub(super) kubernetes: Option<Arc<Kubernetes>>,
-    pub(super) places: BTreeMap<ConfigPart, Position>,
-    /// Where `access_log` is.
-    pub(super) log: Position,
-    /// Where policies stand, by whose they are and by their kind.
-    pub(super) policies: BTreeMap<(ConfigPart, &'static str), Position>,
-    /// Names of parts that are there in the file and not in the configuration.
-    pub(super) left_out: BTreeSet<String>,
-    /// Listeners and upstreams whose TLS settings name a part that was left out.
+    pub(super) kubernetes: Option<Arc<KubernetesSource>>,
+    pub(super) positions: BTreeMap<ConfigPart, FilePosition>,
+    /// The position of `access_log`.
+    pub(super) access_log_position: FilePosition,
+    /// The positions of policies, by owner and kind.
+    pub(super) policy_positions: BTreeMap<(ConfigPart, &'static str), FilePosition>,
+    /// The names of parts of the file that are not in the configuration.
+    pub(super) omitted_parts: BTreeSet<String>,
+    /// Listeners and upstreams whose TLS settings name an omitted part.
     pub(super) incomplete: BTreeSet<ConfigPart>,
 }
 
 struct Builder<'b> {
-    sources: &'b Sources<'b>,
-    errors: &'b Errors<'b>,
-    built: Built,
-    /// What the file names, right or not.
-    listeners: BTreeSet<String>,
-    upstreams: BTreeSet<String>,
-    certificates: BTreeSet<String>,
-    authorities: BTreeSet<String>,
-    /// Who signs tokens; `None`: it is wrong.
+    environment: &'b ConfigEnvironment<'b>,
+    errors: &'b Diagnostics<'b>,
+    built: BuiltConfig,
+    /// The names of the parts in the file, valid or not.
+    listener_names: BTreeSet<String>,
+    upstream_names: BTreeSet<String>,
+    certificate_names: BTreeSet<String>,
+    authority_names: BTreeSet<String>,
+    /// The providers of tokens; `None`: invalid.
     providers: BTreeMap<String, Option<Arc<model::JwtProvider>>>,
-    /// Whether the file says what is pushed, right or not.
-    pushes: bool,
-    /// The namespaces of its channels, right or not.
+    /// The file has the key `push`, valid or not.
+    has_push: bool,
+    /// The namespaces of its channels, valid or not.
     namespaces: BTreeSet<String>,
     /// Upstreams that were made of a URL.
-    inline: BTreeSet<String>,
-    /// What `limits` has for rules that have no `body.request` and no `timeouts.request`.
-    body: Option<Option<u64>>,
-    request_timeout: Option<Option<std::time::Duration>>,
+    inline_upstreams: BTreeSet<String>,
+    /// The defaults of `body.request` and `timeouts.request`, from `limits`.
+    default_body_limit: Option<Option<u64>>,
+    default_request_timeout: Option<Option<Duration>>,
 }
 
-/// Translates a document. `routes` are its routes, which were not read with the rest of it.
-pub(super) fn build(
+/// Builds the configuration of a document. `routes` are its routes, which are read one by one.
+pub(super) fn build_config(
     document: Document,
-    routes: &[Pair<'_>],
-    sources: &Sources<'_>,
-    errors: &Errors<'_>,
-) -> Built {
+    routes: &[YamlEntry<'_>],
+    environment: &ConfigEnvironment<'_>,
+    errors: &Diagnostics<'_>,
+) -> BuiltConfig {
     let mut builder = Builder {
-        sources,
+        environment,
         errors,
-        built: Built {
+        built: BuiltConfig {
             config: Config::default(),
             kubernetes: None,
-            places: BTreeMap::new(),
-            log: Position::START,
-            policies: BTreeMap::new(),
-            left_out: BTreeSet::new(),
+            positions: BTreeMap::new(),
+            access_log_position: FilePosition::START,
+            policy_positions: BTreeMap::new(),
+            omitted_parts: BTreeSet::new(),
             incomplete: BTreeSet::new(),
         },
-        listeners: names(&document.listeners),
-        upstreams: names(&document.upstreams),
-        certificates: names(&document.certificates),
-        authorities: names(&document.authorities),
+        listener_names: part_names(&document.listeners),
+        upstream_names: part_names(&document.upstreams),
+        certificate_names: part_names(&document.certificates),
+        authority_names: part_names(&document.authorities),
         providers: BTreeMap::new(),
-        pushes: document.push.is_some(),
+        has_push: document.push.is_some(),
         namespaces: BTreeSet::new(),
-        inline: BTreeSet::new(),
-        body: None,
-        request_timeout: None,
+        inline_upstreams: BTreeSet::new(),
+        default_body_limit: None,
+        default_request_timeout: None,
     };
     if document.listen.is_some() {
-        builder.listeners.insert("default".to_owned());
+        builder.listener_names.insert("default".to_owned());
     }
-    // Routes have some of them for defaults.
-    builder.limits(document.limits);
-    builder.certificates(document.certificates);
-    builder.authorities(document.authorities);
-    builder.upstreams(document.upstreams);
-    builder.short_listener(document.listen);
-    builder.listeners(document.listeners);
-    builder.jwt_providers(document.jwt_providers);
-    builder.push(document.push);
-    builder.routes(routes);
-    builder.short_route(document.to);
-    builder.streams(document.streams);
-    builder.process(document.admin, document.access_log);
+    // First, since limits are defaults of routes.
+    builder.build_limits(document.limits);
+    builder.build_certificates(document.certificates);
+    builder.build_authorities(document.authorities);
+    builder.build_upstreams(document.upstreams);
+    builder.add_default_listener(document.listen);
+    builder.build_listeners(document.listeners);
+    builder.build_jwt_providers(document.jwt_providers);
+    builder.build_push(document.push);
+    builder.build_routes(routes);
+    builder.add_default_route(document.to);
+    builder.build_streams(document.streams);
+    builder.build_process(document.admin, document.access_log);
     let has_gateways = document.kubernetes.is_some();
-    builder.kubernetes(document.kubernetes);
-    if builder.listeners.is_empty() && !has_gateways {
-        let expected = "somewhere to listen: the key `listen`, `listeners` or `kubernetes`";
-        errors.tell(Position::START, expected, "none");
+    builder.build_kubernetes(document.kubernetes);
+    if builder.listener_names.is_empty() && !has_gateways {
+        let expected = "a listener: the key `listen`, `listeners` or `kubernetes`";
+        errors.report(FilePosition::START, expected, "none");
     }
     builder.find_incomplete();
     builder.built
 }
 
-fn names<V>(pairs: &Pairs<V>) -> BTreeSet<String> {
+fn part_names<V>(pairs: &OrderedMap<V>) -> BTreeSet<String> {
     pairs
         .0
         .iter()
@@ -131,21 +133,25 @@ fn names<V>(pairs: &Pairs<V>) -> BTreeSet<String> {
         .collect()
 }
 
-/// A value that was told to be wrong is as if it were not there: its part is not used anyway.
-fn value<T>(maybe: Maybe<T>) -> Option<T> {
+/// Returns the value of a key; an invalid one counts as omitted, since its part is not used.
+fn field_value<T>(maybe: Field<T>) -> Option<T> {
     maybe.and_then(|at| at.value)
 }
 
-fn text<T>(maybe: Maybe<Text<T>>) -> Option<T> {
-    value(maybe).map(|text| text.0)
+fn time_value(field: Field<Parsed<Time>>) -> Option<Duration> {
+    parsed_value(field).map(|time| time.0)
 }
 
-fn list<T>(some: Some1<T>) -> Vec<At<T>> {
-    some.map(At::<OneOrMany<T>>::into_list).unwrap_or_default()
+fn parsed_value<T>(maybe: Field<Parsed<T>>) -> Option<T> {
+    field_value(maybe).map(|text| text.0)
 }
 
-fn texts<T>(some: Some1<Text<T>>) -> Vec<T> {
-    list(some)
+fn list_items<T>(some: OneOrManyField<T>) -> Vec<Spanned<T>> {
+    some.map(Spanned::<OneOrMany<T>>::into_list).unwrap_or_default()
+}
+
+fn parsed_items<T>(some: OneOrManyField<Parsed<T>>) -> Vec<T> {
+    list_items(some)
         .into_iter()
         .filter_map(|at| at.value)
         .map(|text| text.0)
@@ -153,25 +159,25 @@ fn texts<T>(some: Some1<Text<T>>) -> Vec<T> {
 }
 
 /// A number of which 0 would let nothing pass.
-fn positive(errors: &Errors<'_>, at: Maybe<u32>) -> Option<u32> {
+fn positive_number(errors: &Diagnostics<'_>, at: Field<u32>) -> Option<u32> {
     let position = at.as_ref()?.position;
-    let number = value(at)?;
+    let number = field_value(at)?;
     if number == 0 {
-        errors.tell(position, format!("a whole number from 1 to {}", u32::MAX), "`0`");
+        errors.report(position, format!("a whole number from 1 to {}", u32::MAX), "`0`");
     }
     Some(number)
 }
 
 /// Puts a value in place of a default.
-fn put<T>(target: &mut T, value: Option<T>) {
+fn set_if_some<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *target = value;
     }
 }
 
 impl Builder<'_> {
-    /// A part is wrong, and nothing of it is used.
-    fn leave_out(&mut self, place: &ConfigPart) {
+    /// Removes an invalid part from the configuration.
+    fn omit_part(&mut self, place: &ConfigPart) {
         let config = &mut self.built.config;
         let name = match place {
             ConfigPart::Listener(name) => {
@@ -192,18 +198,18 @@ impl Builder<'_> {
             }
             ConfigPart::Route(..) | ConfigPart::Stream(_) | ConfigPart::Push => return,
         };
-        self.built.left_out.insert(name.to_string());
+        self.built.omitted_parts.insert(name.to_string());
     }
 
     /// Finds the listeners and upstreams that cannot be used because a certificate or authorities have an error.
     fn find_incomplete(&mut self) {
-        let Built {
+        let BuiltConfig {
             config,
-            left_out,
+            omitted_parts,
             incomplete,
             ..
         } = &mut self.built;
-        let is_left_out = |name: &Name| left_out.contains(&**name);
+        let is_left_out = |name: &Name| omitted_parts.contains(&**name);
         for listener in &config.listeners {
             let Some(tls) = &listener.tls else { continue };
             let authorities = tls.clients.iter().flat_map(|clients| &clients.authorities);
@@ -223,86 +229,93 @@ impl Builder<'_> {
         }
     }
 
-    /// Parts by name, each kept if it is right: `build` says what it is, or has told why it is nothing.
-    fn each<V>(
+    /// Builds the parts of a map, by name; parts with errors are omitted.
+    fn for_each_part<V>(
         &mut self,
-        pairs: Pairs<V>,
+        pairs: OrderedMap<V>,
         place: impl Fn(Name) -> ConfigPart,
-        mut build: impl FnMut(&mut Self, Name, V, Position),
+        mut build: impl FnMut(&mut Self, Name, V, FilePosition),
     ) {
         for (key, at) in pairs.0 {
             let Some(name) = key.value else { continue };
             let position = key.position;
             let name = Name::from(name);
             let place = place(name.clone());
-            self.built.places.insert(place.clone(), position);
+            self.built.positions.insert(place.clone(), position);
             let most = ringmain_gateway::limits::NAME_BYTES;
             if name.is_empty() || name.len() > most {
                 self.errors
-                    .tell(position, format!("a name of 1 to {most} bytes"), quoted(&name));
+                    .report(position, format!("a name of 1 to {most} bytes"), quote(&name));
             }
             let before = self.errors.count();
             match at.value {
-                Some(part) if at.clean && !name.is_empty() && name.len() <= most => {
+                Some(part) if at.is_valid && !name.is_empty() && name.len() <= most => {
                     build(self, name, part, position);
                     if self.errors.count() > before {
-                        self.leave_out(&place);
+                        self.omit_part(&place);
                     }
                 }
-                _ => self.leave_out(&place),
+                _ => self.omit_part(&place),
             }
         }
     }
 
-    /// Names of parts of the file. Others are told, with what was probably meant.
-    fn known(&self, names: Some1<String>, known: &BTreeSet<String>, what: &str) -> Vec<Name> {
-        let names = list(names).into_iter();
-        names.filter_map(|at| self.known_name(&at, known, what)).collect()
+    /// Resolves the names of parts of the file. Unknown names are reported, with a suggestion.
+    fn resolve_names(
+        &self,
+        names: OneOrManyField<String>,
+        known: &BTreeSet<String>,
+        what: &str,
+    ) -> Vec<Name> {
+        let names = list_items(names).into_iter();
+        names
+            .filter_map(|at| self.resolve_name(&at, known, what))
+            .collect()
     }
 
-    fn known_name(&self, at: &At<String>, known: &BTreeSet<String>, what: &str) -> Option<Name> {
+    fn resolve_name(&self, at: &Spanned<String>, known: &BTreeSet<String>, what: &str) -> Option<Name> {
         let name = at.value.as_ref()?;
         if known.contains(name) {
             return Some(name.as_str().into());
         }
-        let meant = suggestion(name, known.iter().map(String::as_str));
+        let meant = suggest(name, known.iter().map(String::as_str));
         let advice = meant
             .map(|name| format!("did you mean `{name}`?"))
             .unwrap_or_default();
-        self.errors.add(
+        self.errors.report_part(
             at.position,
             "",
             format!("the name of {what} of this file"),
-            quoted(name),
+            quote(name),
             &advice,
         );
         None
     }
 
     /// A path, relative to the file.
-    fn path(&self, path: &str) -> PathBuf {
-        self.sources.folder.join(path)
+    fn resolve_path(&self, path: &str) -> PathBuf {
+        self.environment.folder.join(path)
     }
 
-    fn file(&self, at: &Maybe<String>) -> Option<Vec<u8>> {
+    fn read_file(&self, at: &Field<String>) -> Option<Vec<u8>> {
         let at = at.as_ref()?;
-        secrets::read(at.value.as_ref()?, at.position, self.sources, self.errors)
+        expand::read_named_file(at.value.as_ref()?, at.position, self.environment, self.errors)
     }
 
-    fn certificates(&mut self, certificates: Pairs<super::document::Certificate>) {
-        self.each(
+    fn build_certificates(&mut self, certificates: OrderedMap<super::document::CertificateSection>) {
+        self.for_each_part(
             certificates,
             ConfigPart::Certificate,
             |builder, name, part, position| {
                 if part.chain.is_none() || part.key.is_none() {
                     builder
                         .errors
-                        .tell(position, "the keys `chain` and `key`", "not both");
+                        .report(position, "the keys `chain` and `key`", "not both");
                 }
-                let (chain, key) = (builder.file(&part.chain), builder.file(&part.key));
-                builder.is_private(&part.key);
+                let (chain, key) = (builder.read_file(&part.chain), builder.read_file(&part.key));
+                builder.warn_if_public(&part.key);
                 for (at, file) in [(&part.chain, &chain), (&part.key, &key)] {
-                    builder.is_pem(at, file.as_deref());
+                    builder.check_pem(at, file.as_deref());
                 }
                 if let (Some(chain), Some(key)) = (chain, key) {
                     let certificate = model::Certificate {
@@ -316,20 +329,21 @@ impl Builder<'_> {
         );
     }
 
-    fn authorities(&mut self, authorities: Pairs<String>) {
-        self.each(
+    fn build_authorities(&mut self, authorities: OrderedMap<String>) {
+        self.for_each_part(
             authorities,
             ConfigPart::Authorities,
             |builder, name, path, position| {
-                let Some(pem) = secrets::read(&path, position, builder.sources, builder.errors) else {
+                let Some(pem) = expand::read_named_file(&path, position, builder.environment, builder.errors)
+                else {
                     return;
                 };
-                let at = At {
+                let at = Spanned {
                     value: Some(path),
                     position,
-                    clean: true,
+                    is_valid: true,
                 };
-                builder.is_pem(&Some(at), Some(&pem));
+                builder.check_pem(&Some(at), Some(&pem));
                 let authorities = model::Authorities {
                     name,
                     pem: pem.into(),
@@ -340,75 +354,81 @@ impl Builder<'_> {
     }
 
     /// Warns of a file with a secret that every user of the host may read.
-    pub(super) fn is_private(&self, at: &Maybe<String>) {
+    pub(super) fn warn_if_public(&self, at: &Field<String>) {
         if let Some(at) = at
             && let Some(path) = &at.value
-            && (self.sources.is_public)(path)
+            && (self.environment.is_public)(path)
         {
             let text = format!(
                 "every user of this host may read {}, which holds a secret: chmod o-r {path}",
-                quoted(path)
+                quote(path)
             );
             self.errors.warn(at.position, text);
         }
     }
 
-    /// The first look: what it holds is for who uses it.
-    fn is_pem(&self, at: &Maybe<String>, file: Option<&[u8]>) {
+    /// Checks that a file is PEM; its contents are checked when they are used.
+    fn check_pem(&self, at: &Field<String>, file: Option<&[u8]>) {
         const BEGIN: &[u8] = b"-----BEGIN ";
         if let (Some(at), Some(file)) = (at, file)
             && !file.windows(BEGIN.len()).any(|window| window == BEGIN)
         {
             let path = at.value.as_deref().unwrap_or_default();
-            self.errors.tell(
+            self.errors.report(
                 at.position,
                 "a PEM file",
-                format!("{}, which is none", quoted(path)),
+                format!("{}, which is none", quote(path)),
             );
         }
     }
 
-    fn process(
+    fn build_process(
         &mut self,
-        admin: Maybe<super::document::Admin>,
-        log: Maybe<Either<Text<model::LogDestination>, super::document::AccessLog>>,
+        admin: Field<super::document::AdminSection>,
+        log: Field<ShortOrFull<Parsed<model::LogDestination>, super::document::AccessLogSection>>,
     ) {
-        if let Some(admin) = admin.filter(|admin| admin.clean) {
+        if let Some(admin) = admin.filter(|admin| admin.is_valid) {
             let position = admin.position;
             let part = admin.value.unwrap_or_default();
-            let addresses = texts(part.address);
+            let addresses = parsed_items(part.address);
             if addresses.is_empty() {
-                self.errors.tell(position, "the key `address`", "none");
+                self.errors.report(position, "the key `address`", "none");
             }
-            let metrics = texts(part.metrics);
-            self.are_free(position, &addresses, &metrics);
+            let metrics = parsed_items(part.metrics);
+            self.check_admin_addresses(position, &addresses, &metrics);
             self.built.config.admin = Some(model::Admin {
                 addresses,
-                hosts: texts(part.hosts),
-                token: part.token.and_then(|at| self.api_key(at)),
+                hosts: parsed_items(part.hosts),
+                token: part.token.and_then(|at| self.check_api_key(at)),
                 metrics,
             });
         }
         if let Some(log) = &log {
-            self.built.log = log.position;
+            self.built.access_log_position = log.position;
         }
-        self.built.config.access_log =
-            log.filter(|log| log.clean)
-                .and_then(|log| log.value)
-                .map(|log| match log {
-                    Either::Short(Text(to)) => model::AccessLog {
-                        to: self.destination(to),
-                        format: model::AccessLogFormat::default(),
-                    },
-                    Either::Full(log) => model::AccessLog {
-                        to: text(log.to).map_or(model::LogDestination::Stdout, |to| self.destination(to)),
-                        format: self.log_format(log.format),
-                    },
-                });
+        self.built.config.access_log = log
+            .filter(|log| log.is_valid)
+            .and_then(|log| log.value)
+            .map(|log| match log {
+                ShortOrFull::Short(Parsed(to)) => model::AccessLog {
+                    to: self.log_destination(to),
+                    format: model::AccessLogFormat::default(),
+                },
+                ShortOrFull::Full(log) => model::AccessLog {
+                    to: parsed_value(log.to)
+                        .map_or(model::LogDestination::Stdout, |to| self.log_destination(to)),
+                    format: self.build_log_format(log.format),
+                },
+            });
     }
 
     /// Refuses addresses of the administration that something else listens at.
-    fn are_free(&self, position: Position, addresses: &[model::Addr], metrics: &[model::Addr]) {
+    fn check_admin_addresses(
+        &self,
+        position: FilePosition,
+        addresses: &[model::Addr],
+        metrics: &[model::Addr],
+    ) {
         let any_port = |addr: &model::Addr| matches!(addr, model::Addr::Inet(addr) if addr.port() == 0);
         for (number, addr) in addresses.iter().chain(metrics).enumerate() {
             let listeners = &self.built.config.listeners;
@@ -421,35 +441,35 @@ impl Builder<'_> {
                 None => continue,
             };
             self.errors
-                .tell(position, "addresses that nothing else listens at", found);
+                .report(position, "addresses that nothing else listens at", found);
         }
     }
 
-    fn limits(&mut self, limits: Maybe<super::document::Limits>) {
-        let Some(limits) = value(limits) else { return };
+    fn build_limits(&mut self, limits: Field<super::document::LimitsSection>) {
+        let Some(limits) = field_value(limits) else { return };
         let errors = self.errors;
         let target = &mut self.built.config.limits;
-        target.connections = positive(errors, limits.connections);
-        target.upstream_connections = positive(errors, limits.upstream_connections);
-        let per_address = text(limits.connections_per_address).map(|number| match number.0 {
+        target.connections = positive_number(errors, limits.connections);
+        target.upstream_connections = positive_number(errors, limits.upstream_connections);
+        let per_address = parsed_value(limits.connections_per_address).map(|number| match number.0 {
             Some(most) => model::PerAddressLimit::AtMost(most),
             None => model::PerAddressLimit::Off,
         });
-        put(&mut target.per_address, per_address);
-        put(&mut target.drain, text(limits.drain).map(|time| time.0));
-        self.body = text(limits.body).map(|size| size.0);
-        self.request_timeout = text(limits.request_timeout).map(|time| time.0);
+        set_if_some(&mut target.per_address, per_address);
+        set_if_some(&mut target.drain, time_value(limits.drain));
+        self.default_body_limit = parsed_value(limits.body).map(|size| size.0);
+        self.default_request_timeout = parsed_value(limits.request_timeout).map(|time| time.0);
     }
 
-    fn log_format(&self, format: Maybe<String>) -> model::AccessLogFormat {
-        let position = format.as_ref().map_or(Position::START, |at| at.position);
-        match value(format).as_deref() {
+    fn build_log_format(&self, format: Field<String>) -> model::AccessLogFormat {
+        let position = format.as_ref().map_or(FilePosition::START, |at| at.position);
+        match field_value(format).as_deref() {
             None | Some("json") => model::AccessLogFormat::Json,
             Some("combined") => model::AccessLogFormat::Combined,
             Some(text) => {
                 if let Err(fault) = Template::parse(text, &LOG_FIELDS) {
                     let expected = "`json`, `combined` or a line with fields in it as `{name}`";
-                    self.errors.tell(position, expected, fault.to_string());
+                    self.errors.report(position, expected, fault.to_string());
                     return model::AccessLogFormat::Json;
                 }
                 model::AccessLogFormat::Template(text.into())
@@ -457,9 +477,11 @@ impl Builder<'_> {
         }
     }
 
-    fn destination(&self, to: model::LogDestination) -> model::LogDestination {
+    fn log_destination(&self, to: model::LogDestination) -> model::LogDestination {
         match to {
-            model::LogDestination::File(path) => model::LogDestination::File(self.sources.folder.join(path)),
+            model::LogDestination::File(path) => {
+                model::LogDestination::File(self.environment.folder.join(path))
+            }
             other => other,
         }
     }

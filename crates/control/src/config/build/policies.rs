@@ -1,4 +1,4 @@
-//! What requests must pass before a rule's action.
+//! Policies that a request must pass before a rule's action.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,61 +8,67 @@ use ringmain_gateway::model::{
 };
 use ringmain_gateway::table::ConfigPart;
 
-use super::{Builder, list, text, texts, value};
-use crate::config::document::{self, Maybe};
-use crate::config::error::{Position, quoted};
-use crate::config::texts::{KeyDigest, is_path};
-use crate::config::values::{At, Parse, Switch, Text};
+use super::traffic::TrafficSections;
+use super::{Builder, field_value, list_items, parsed_items, parsed_value, time_value};
+use crate::config::document::{self, Field};
+use crate::config::error::{FilePosition, quote};
+use crate::config::fields::{ParseScalar, Parsed, Spanned, Switch};
+use crate::config::scalars::{KeyDigest, is_path};
 
 impl Builder<'_> {
-    /// A rule's policies: its own, and of its route's those of other kinds.
-    /// What is counted without a name of its own is counted by that of its `place`.
-    pub(super) fn policies(
+    /// Returns a rule's policies: its own, and those of other kinds of its route. Counters without a name are named after their
+    /// `place`.
+    pub(super) fn build_policies(
         &mut self,
-        part: Maybe<document::Policies>,
+        part: Field<document::PoliciesSection>,
         route: &[Policy],
         place: &ConfigPart,
     ) -> Vec<Policy> {
         let mut all = route.to_vec();
-        let Some(part) = value(part) else { return all };
-        self.note_places(&part, place);
-        self.policy(&mut all, part.addresses, Self::addresses, |policy| {
+        let Some(part) = field_value(part) else { return all };
+        self.record_policy_positions(&part, place);
+        self.replace_policy(&mut all, part.addresses, Self::build_addresses, |policy| {
             matches!(policy, Policy::Addresses(_))
         });
-        self.policy(
+        self.replace_policy(
             &mut all,
             part.client_certificate,
-            Self::client_certificate,
+            Self::build_client_certificate,
             |policy| matches!(policy, Policy::ClientCertificate(_)),
         );
-        self.policy(&mut all, part.basic, Self::basic, |policy| {
+        self.replace_policy(&mut all, part.basic, Self::build_basic_auth, |policy| {
             matches!(policy, Policy::Basic(_))
         });
-        self.policy(&mut all, part.api_keys, Self::api_keys, |policy| {
+        self.replace_policy(&mut all, part.api_keys, Self::build_api_keys, |policy| {
             matches!(policy, Policy::ApiKeys(_))
         });
-        self.policy(&mut all, part.jwt, Self::jwt, |policy| {
+        self.replace_policy(&mut all, part.jwt, Self::build_jwt, |policy| {
             matches!(policy, Policy::Jwt(_))
         });
-        if let Some(satisfy) = value(part.satisfy) {
+        if let Some(satisfy) = field_value(part.satisfy) {
             all.retain(|policy| *policy != Policy::SatisfyAny);
             all.extend((satisfy == document::Satisfy::Any).then_some(Policy::SatisfyAny));
         }
-        self.policy(&mut all, part.authz, Self::external_auth, |policy| {
+        self.replace_policy(&mut all, part.authz, Self::build_external_auth, |policy| {
             matches!(policy, Policy::ExternalAuth(_))
         });
-        self.bounds(
+        self.add_traffic_policies(
             &mut all,
-            (part.rate_limit, part.concurrency, part.shed, part.inject),
+            TrafficSections {
+                rate_limit: part.rate_limit,
+                concurrency: part.concurrency,
+                shed: part.shed,
+                inject: part.inject,
+            },
             place,
         );
-        self.filters(&mut all, part.filters);
+        self.add_filters(&mut all, part.filters);
         all
     }
 
-    /// Where each kind of policy stands: what compiling finds wrong with one is told there.
-    fn note_places(&mut self, part: &document::Policies, place: &ConfigPart) {
-        fn of<T>(at: &Maybe<T>) -> Option<Position> {
+    /// Records the position of each kind of policy, for problems that are found by compilation.
+    fn record_policy_positions(&mut self, part: &document::PoliciesSection, place: &ConfigPart) {
+        fn of<T>(at: &Field<T>) -> Option<FilePosition> {
             at.as_ref().map(|at| at.position)
         }
         let all = [
@@ -81,17 +87,19 @@ impl Builder<'_> {
         ];
         for (kind, position) in all {
             if let Some(position) = position {
-                self.built.policies.insert((place.clone(), kind), position);
+                self.built
+                    .policy_positions
+                    .insert((place.clone(), kind), position);
             }
         }
     }
 
-    /// One kind of policy, in place of the one that was there.
-    pub(super) fn policy<P: Default>(
+    /// Replaces one kind of policy.
+    pub(super) fn replace_policy<P: Default>(
         &mut self,
         all: &mut Vec<Policy>,
-        part: Maybe<Switch<P>>,
-        build: impl FnOnce(&mut Self, P, Position) -> Option<Policy>,
+        part: Field<Switch<P>>,
+        build: impl FnOnce(&mut Self, P, FilePosition) -> Option<Policy>,
         is: impl Fn(&Policy) -> bool,
     ) {
         let Some(at) = part else { return };
@@ -102,25 +110,37 @@ impl Builder<'_> {
         }
     }
 
-    fn addresses(&mut self, part: document::Addresses, position: Position) -> Option<Policy> {
-        let (allow, deny) = (texts(part.allow), texts(part.deny));
+    fn build_addresses(
+        &mut self,
+        part: document::AddressesSection,
+        position: FilePosition,
+    ) -> Option<Policy> {
+        let (allow, deny) = (parsed_items(part.allow), parsed_items(part.deny));
         if allow.is_empty() && deny.is_empty() {
             let expected = "at least one network to `allow` or to `deny`";
-            self.errors.tell(position, expected, "none");
+            self.errors.report(position, expected, "none");
         }
         Some(Policy::Addresses(Arc::new(model::Addresses { allow, deny })))
     }
 
-    fn client_certificate(&mut self, part: document::ClientCertificate, _: Position) -> Option<Policy> {
+    fn build_client_certificate(
+        &mut self,
+        part: document::ClientCertificateSection,
+        _: FilePosition,
+    ) -> Option<Policy> {
         Some(Policy::ClientCertificate(Arc::new(model::ClientCertificate {
-            required: value(part.required).unwrap_or(false),
-            chain: value(part.chain).unwrap_or(false),
-            fingerprint: text(part.fingerprint),
-            verification: text(part.verification),
+            required: field_value(part.required).unwrap_or(false),
+            chain: field_value(part.chain).unwrap_or(false),
+            fingerprint: parsed_value(part.fingerprint),
+            verification: parsed_value(part.verification),
         })))
     }
 
-    fn basic(&mut self, part: document::BasicAuth, position: Position) -> Option<Policy> {
+    fn build_basic_auth(
+        &mut self,
+        part: document::BasicAuthSection,
+        position: FilePosition,
+    ) -> Option<Policy> {
         let realm = part
             .realm
             .as_ref()
@@ -130,99 +150,110 @@ impl Builder<'_> {
         };
         if let Some((realm, position)) = realm.filter(|(realm, _)| !plain(realm)) {
             let expected = "a text without quotes, backslashes and control characters";
-            self.errors.tell(position, expected, quoted(realm));
+            self.errors.report(position, expected, quote(realm));
         }
         let realm = realm.map_or("ringmain", |(realm, _)| realm).into();
         let mut users = Vec::new();
         let errors = self.errors.count();
         for (name, at) in part.users.0 {
-            if let (Some(text), Some(Text(password))) = (name.value, at.value) {
-                self.user(&mut users, &text, password, name.position, "");
+            if let (Some(text), Some(Parsed(password))) = (name.value, at.value) {
+                self.add_user(&mut users, &text, password, name.position, "");
             }
         }
-        for (number, line, position) in self.lines(part.file) {
+        for (number, line, position) in self.file_lines(part.file) {
             let place = format!("line {number} of the file: ");
             let Some((name, hash)) = line.split_once(':') else {
                 self.errors
-                    .tell(position, "lines `NAME:HASH`", format!("{place}no colon"));
+                    .report(position, "lines `NAME:HASH`", format!("{place}no colon"));
                 continue;
             };
             match PasswordHash::parse(hash) {
-                Ok(password) => self.user(&mut users, name, password, position, &place),
+                Ok(password) => self.add_user(&mut users, name, password, position, &place),
                 Err(fault) => {
                     let found = format!("{place}{}", fault.found);
-                    self.errors.tell(position, fault.expected, found);
+                    self.errors.report(position, fault.expected, found);
                 }
             }
         }
-        self.once(users.iter().map(|user| &*user.name), "users", position);
+        self.check_unique(users.iter().map(|user| &*user.name), "users", position);
         let expected = "at least one of the `users`, or of a `file`";
-        self.counted(users.len(), expected, position, errors);
+        self.check_credential_count(users.len(), expected, position, errors);
         Some(Policy::Basic(Arc::new(model::BasicAuth {
             realm,
             users: users.into(),
-            user_header: text(part.user_header),
-            hide: value(part.hide).unwrap_or(true),
+            user_header: parsed_value(part.user_header),
+            hide: field_value(part.hide).unwrap_or(true),
         })))
     }
 
-    fn external_auth(&mut self, part: document::ExternalAuth, position: Position) -> Option<Policy> {
-        let path = |at: Maybe<String>| {
+    fn build_external_auth(
+        &mut self,
+        part: document::ExternalAuthSection,
+        position: FilePosition,
+    ) -> Option<Policy> {
+        let path = |at: Field<String>| {
             let at = at?;
             let text = at.value?;
             let well = is_path(&text);
             if !well {
                 let expected = "a path that begins with `/`, escaped where it needs to be";
-                self.errors.tell(at.position, expected, quoted(&text));
+                self.errors.report(at.position, expected, quote(&text));
             }
             well.then_some(text)
         };
         let ask = match (part.path, part.prefix) {
             (Some(_), Some(_)) => {
-                self.errors.tell(position, "either `path` or `prefix`", "both");
+                self.errors.report(position, "either `path` or `prefix`", "both");
                 return None;
             }
             (fixed @ Some(_), None) => AuthzRequest::Path(path(fixed)?.into()),
             (None, prefix @ Some(_)) => {
                 let prefix = path(prefix)?;
                 if prefix.contains('?') {
-                    let expected = "a `prefix` without a query, since the request's path stands behind it";
-                    self.errors.tell(position, expected, quoted(&prefix));
+                    let expected = "a `prefix` without a query, since the request's path follows it";
+                    self.errors.report(position, expected, quote(&prefix));
                 }
                 AuthzRequest::Prefix(prefix.trim_end_matches('/').into())
             }
             (None, None) => AuthzRequest::Prefix("".into()),
         };
         let Some(to) = part.to else {
-            self.errors.tell(position, "the key `to`: who is asked", "none");
+            self.errors.report(position, "the key `to`", "none");
             return None;
         };
-        let timeout = text(part.timeout).map_or(Duration::from_secs(1), |time| time.0);
+        let timeout = time_value(part.timeout).unwrap_or(Duration::from_secs(1));
         if timeout.is_zero() {
-            self.errors.tell(position, "a `timeout` above 0", "0");
+            self.errors.report(position, "a `timeout` above 0", "0");
         }
-        let upstream = self.target(At {
+        let upstream = self.resolve_target(Spanned {
             value: to.value.map(|text| text.0),
             position: to.position,
-            clean: to.clean,
+            is_valid: to.is_valid,
         });
         Some(Policy::ExternalAuth(Arc::new(model::ExternalAuth {
-            host: text(part.host),
-            body: text(part.body).map_or(0, |size| size.0),
-            request_headers: texts(part.request_headers),
-            upstream_headers: texts(part.upstream_headers),
-            client_headers: texts(part.client_headers),
-            identity: text(part.identity),
+            host: parsed_value(part.host),
+            body: parsed_value(part.body).map_or(0, |size| size.0),
+            request_headers: parsed_items(part.request_headers),
+            upstream_headers: parsed_items(part.upstream_headers),
+            client_headers: parsed_items(part.client_headers),
+            identity: parsed_value(part.identity),
             timeout,
-            fail_open: value(part.on_failure) == Some(document::OnFailure::Allow),
+            fail_open: field_value(part.on_failure) == Some(document::OnFailure::Allow),
             ..model::ExternalAuth::new(upstream, ask)
         })))
     }
 
-    fn user(&self, users: &mut Vec<User>, name: &str, password: PasswordHash, at: Position, place: &str) {
+    fn add_user(
+        &self,
+        users: &mut Vec<User>,
+        name: &str,
+        password: PasswordHash,
+        at: FilePosition,
+        place: &str,
+    ) {
         if name.is_empty() || name.contains(':') || name.chars().any(char::is_control) {
-            let found = format!("{place}{}", quoted(name));
-            return self.errors.tell(at, "a user's name, without a colon", found);
+            let found = format!("{place}{}", quote(name));
+            return self.errors.report(at, "a user's name, without a colon", found);
         }
         users.push(User {
             name: name.into(),
@@ -230,12 +261,16 @@ impl Builder<'_> {
         });
     }
 
-    fn api_keys(&mut self, part: document::ApiKeys, position: Position) -> Option<Policy> {
-        let mut from: Vec<CredentialSource> = texts(part.header)
+    fn build_api_keys(&mut self, part: document::ApiKeysSection, position: FilePosition) -> Option<Policy> {
+        let mut from: Vec<CredentialSource> = parsed_items(part.header)
             .into_iter()
             .map(CredentialSource::Header)
             .collect();
-        let named = |names| list(names).into_iter().filter_map(|at: At<String>| at.value);
+        let named = |names| {
+            list_items(names)
+                .into_iter()
+                .filter_map(|at: Spanned<String>| at.value)
+        };
         from.extend(named(part.query).map(|name| CredentialSource::Query(name.into())));
         from.extend(named(part.cookie).map(|name| CredentialSource::Cookie(name.into())));
         if from.is_empty() {
@@ -247,13 +282,13 @@ impl Builder<'_> {
             let digests = at.into_list().into_iter().filter_map(|at| at.value);
             if let Some(consumer) = name.value {
                 let consumer: Arc<str> = consumer.into();
-                keys.extend(digests.map(|Text(KeyDigest(digest))| ApiKey {
+                keys.extend(digests.map(|Parsed(KeyDigest(digest))| ApiKey {
                     consumer: Arc::clone(&consumer),
                     digest,
                 }));
             }
         }
-        for (number, line, position) in self.lines(part.file) {
+        for (number, line, position) in self.file_lines(part.file) {
             let (name, digest) = line.split_once([' ', '\t']).unwrap_or((&line, ""));
             match KeyDigest::parse(digest.trim()) {
                 Ok(KeyDigest(digest)) => keys.push(ApiKey {
@@ -263,55 +298,56 @@ impl Builder<'_> {
                 Err(_) => {
                     let expected = "lines `NAME sha256:HEX`, with 64 hexadecimal digits";
                     let found = format!("line {number} of the file: something else");
-                    self.errors.tell(position, expected, found);
+                    self.errors.report(position, expected, found);
                 }
             }
         }
-        self.once(keys.iter().map(|key| key.digest), "keys", position);
+        self.check_unique(keys.iter().map(|key| key.digest), "keys", position);
         let expected = "at least one of the `keys`, or of a `file`";
-        self.counted(keys.len(), expected, position, errors);
+        self.check_credential_count(keys.len(), expected, position, errors);
         Some(Policy::ApiKeys(Arc::new(model::ApiKeys {
             from,
             keys: keys.into(),
-            consumer_header: text(part.consumer_header),
-            hide: value(part.hide).unwrap_or(true),
+            consumer_header: parsed_value(part.consumer_header),
+            hide: field_value(part.hide).unwrap_or(true),
         })))
     }
 
-    fn once<T: Ord>(&self, all: impl Iterator<Item = T>, what: &str, position: Position) {
+    fn check_unique<T: Ord>(&self, all: impl Iterator<Item = T>, what: &str, position: FilePosition) {
         let mut all: Vec<T> = all.collect();
         let before = all.len();
         all.sort();
         all.dedup();
         if all.len() < before {
-            let found = format!("{} of them again", before - all.len());
+            let found = format!("{} repeated", before - all.len());
             self.errors
-                .tell(position, format!("{what} that are all different"), found);
+                .report(position, format!("{what} that are all different"), found);
         }
     }
 
-    /// Checks the number of credentials. `errors` is the number of errors before they were read: none are left after an error.
-    fn counted(&self, count: usize, expected: &str, position: Position, errors: usize) {
+    /// Checks the number of credentials. `errors` is the number of errors before they were read: no further error is reported after
+    /// one.
+    fn check_credential_count(&self, count: usize, expected: &str, position: FilePosition, errors: usize) {
         let most = ringmain_gateway::limits::CREDENTIALS;
         if count == 0 {
             if self.errors.count() == errors {
-                self.errors.tell(position, expected, "none");
+                self.errors.report(position, expected, "none");
             }
         } else if count > most {
             self.errors
-                .tell(position, format!("at most {most}"), count.to_string());
+                .report(position, format!("at most {most}"), count.to_string());
         }
     }
 
-    /// The lines of a file that say something, with their numbers from 1 and where the file is named.
-    fn lines(&self, file: Maybe<String>) -> Vec<(usize, String, Position)> {
-        let Some(bytes) = self.file(&file) else {
+    /// Returns the lines of a file that are not empty or comments, with their numbers from 1 and the position of the file's key.
+    fn file_lines(&self, file: Field<String>) -> Vec<(usize, String, FilePosition)> {
+        let Some(bytes) = self.read_file(&file) else {
             return Vec::new();
         };
-        let position = file.map_or(Position::START, |at| at.position);
+        let position = file.map_or(FilePosition::START, |at| at.position);
         let Ok(text) = String::from_utf8(bytes) else {
             self.errors
-                .tell(position, "a file of text (UTF-8)", "one that is none");
+                .report(position, "a file of text (UTF-8)", "one that is none");
             return Vec::new();
         };
         let lines = (1..)

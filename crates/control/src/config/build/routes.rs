@@ -1,4 +1,4 @@
-//! Routes, their rules and what these match; routes of connections.
+//! Routes with their rules and matches; stream routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,118 +10,120 @@ use ringmain_gateway::model::{
 use ringmain_gateway::table::ConfigPart;
 use serde::Deserialize;
 
-use super::{Builder, list, text, texts, value};
-use crate::config::document::{self, Some1};
-use crate::config::error::{Position, quoted};
-use crate::config::reader::Reader;
-use crate::config::texts::{GrpcName, To};
-use crate::config::tree::Pair;
-use crate::config::values::{At, Either, OneOrMany, Pairs, Text};
+use super::{Builder, field_value, list_items, parsed_items, parsed_value};
+use crate::config::deserializer::NodeDeserializer;
+use crate::config::document::{self, OneOrManyField};
+use crate::config::error::{FilePosition, quote};
+use crate::config::fields::{OneOrMany, OrderedMap, Parsed, ShortOrFull, Spanned};
+use crate::config::scalars::{GrpcMethodName, UpstreamTarget};
+use crate::config::yaml::YamlEntry;
 
-/// Who answers, as it is written.
-pub(super) type Backends = Some1<Either<Text<To>, document::Backend>>;
+/// Upstreams as written.
+pub(super) type Backends = OneOrManyField<ShortOrFull<Parsed<UpstreamTarget>, document::BackendSection>>;
 
 impl Builder<'_> {
-    pub(super) fn routes(&mut self, routes: &[Pair<'_>]) {
+    pub(super) fn build_routes(&mut self, routes: &[YamlEntry<'_>]) {
         let errors = self.errors;
         for (key, node) in routes {
-            let Ok(name) = At::<String>::deserialize(Reader::new(key, errors)) else {
+            let Ok(name) = Spanned::<String>::deserialize(NodeDeserializer::new(key, errors)) else {
                 continue;
             };
-            let Ok(at) = At::deserialize(Reader::new(node, errors)) else {
+            let Ok(at) = Spanned::deserialize(NodeDeserializer::new(node, errors)) else {
                 continue;
             };
             let Some(text) = name.value else { continue };
-            self.route(text.as_str().into(), name.position, at);
+            self.build_route(text.as_str().into(), name.position, at);
         }
     }
 
-    /// What the key `to` of the file says.
-    pub(super) fn short_route(&mut self, to: Backends) {
+    /// Adds the route of the file's key `to`.
+    pub(super) fn add_default_route(&mut self, to: Backends) {
         let Some(position) = to.as_ref().map(|at| at.position) else {
             return;
         };
-        let clean = to.as_ref().is_some_and(|at| at.clean);
+        let is_valid = to.as_ref().is_some_and(|at| at.is_valid);
         let name = Name::from("default");
         if self.built.config.routes.iter().any(|route| route.name == name) {
             let expected = "no route named `default` beside the key `to`, which makes one";
-            self.errors.tell(position, expected, "both");
+            self.errors.report(position, expected, "both");
             return;
         }
-        let route = document::Route {
+        let route = document::RouteSection {
             to,
-            ..document::Route::default()
+            ..document::RouteSection::default()
         };
-        let at = At {
+        let at = Spanned {
             value: Some(route),
             position,
-            clean,
+            is_valid,
         };
-        self.route(name, position, at);
+        self.build_route(name, position, at);
     }
 
-    fn route(&mut self, name: Name, position: Position, at: At<document::Route>) {
+    fn build_route(&mut self, name: Name, position: FilePosition, at: Spanned<document::RouteSection>) {
         let place = ConfigPart::Route(name.clone(), None);
-        self.built.places.insert(place.clone(), position);
+        self.built.positions.insert(place.clone(), position);
         let Some(part) = at.value else {
             return;
         };
-        // Whom it is for must be known; and that no key of its own was passed over, which may have been a condition.
-        let whom = |clean: Option<bool>| clean.unwrap_or(true);
-        let listeners_clean = whom(part.listeners.as_ref().map(|at| at.clean));
-        let hosts_clean = whom(part.hosts.as_ref().map(|at| at.clean));
-        let rules_clean = part.rules.iter().flatten().all(|rule| rule.clean);
-        let to_clean = whom(part.to.as_ref().map(|at| at.clean));
-        if !listeners_clean || !hosts_clean {
+        // Listeners and hosts must be valid, and no key of the route unknown: it may have been a condition.
+        let are_listeners_valid = part.listeners.as_ref().is_none_or(|at| at.is_valid);
+        if !are_listeners_valid || part.hosts.as_ref().is_some_and(|at| !at.is_valid) {
             return;
         }
+        let are_rules_valid = part.rules.iter().flatten().all(|rule| rule.is_valid);
+        let is_to_valid = part.to.as_ref().is_none_or(|at| at.is_valid);
         let before = self.errors.count();
-        let policies_clean = part.policies.as_ref().is_none_or(|at| at.clean);
-        let policies = self.policies(part.policies, &[], &place);
-        // A rule without a policy that its route means it to have lets in more than it should.
-        let strange =
-            (!at.clean && rules_clean && to_clean) || !policies_clean || self.errors.count() > before;
+        let are_policies_valid = part.policies.as_ref().is_none_or(|at| at.is_valid);
+        let policies = self.build_policies(part.policies, &[], &place);
+        // A rule without an intended policy of its route would admit too many requests.
+        let is_suspect = (!at.is_valid && are_rules_valid && is_to_valid)
+            || !are_policies_valid
+            || self.errors.count() > before;
         let named = part.listeners.is_some();
-        let listeners = self.known(part.listeners, &self.listeners, "a listener");
+        let listeners = self.resolve_names(part.listeners, &self.listener_names, "a listener");
         if named && listeners.is_empty() {
             return;
         }
         let rules = match (part.rules, part.to) {
             (Some(rules), None) if !rules.is_empty() => rules,
             (Some(_), None) => {
-                self.errors.tell(position, "at least one rule", "an empty list");
+                self.errors.report(position, "at least one rule", "an empty list");
                 return;
             }
-            (None, Some(to)) => vec![rule_to(to)],
+            (None, Some(to)) => vec![forwarding_rule(to)],
             (both, _) => {
                 let found = if both.is_some() { "both" } else { "neither" };
-                self.errors.tell(position, "either `rules` or `to`", found);
+                self.errors.report(position, "either `rules` or `to`", found);
                 return;
             }
         };
         let mut route = model::Route {
             name: name.clone(),
             listeners,
-            hostnames: texts(part.hosts),
+            hostnames: parsed_items(part.hosts),
             rules: Vec::new(),
         };
         let mut unreadable = None;
         for rule in rules {
             let number = route.rules.len();
             let rule_place = ConfigPart::Route(name.clone(), Some(number));
-            self.built.places.insert(rule_place.clone(), rule.position);
+            self.built.positions.insert(rule_place.clone(), rule.position);
             let line = rule.position.line;
-            let built = self.rule(rule, &policies, &rule_place, strange);
+            let built = self.build_rule(rule, &policies, &rule_place, is_suspect);
             if built.is_none() {
                 unreadable.get_or_insert(line);
             }
             route
                 .rules
-                .push(built.unwrap_or_else(|| model::Rule::new(broken(line))));
+                .push(built.unwrap_or_else(|| model::Rule::new(broken_action(line))));
         }
         if let Some(line) = unreadable {
             // Which requests that rule is for is not known: they must not fall to another one.
-            route.rules.iter_mut().for_each(|rule| rule.action = broken(line));
+            route
+                .rules
+                .iter_mut()
+                .for_each(|rule| rule.action = broken_action(line));
         }
         // There may be many, and they stay.
         route.hostnames.shrink_to_fit();
@@ -129,31 +131,34 @@ impl Builder<'_> {
         self.built.config.routes.push(Arc::new(route));
     }
 
-    /// A rule; one that is wrong keeps its requests. `None`: it is not known which requests it is for.
-    fn rule(
+    /// Builds a rule; an invalid one keeps its requests. `None`: its matches are invalid.
+    fn build_rule(
         &mut self,
-        at: At<document::Rule>,
+        at: Spanned<document::RuleSection>,
         policies: &[Policy],
         place: &ConfigPart,
-        strange: bool,
+        is_suspect: bool,
     ) -> Option<model::Rule> {
         let before = self.errors.count();
         let position = at.position;
         let mut part = at.value?;
-        let clean = part.matches.as_ref().is_none_or(|at| at.clean);
-        let matches = list(part.matches.take());
-        let matches = matches.into_iter().filter_map(|at| self.matching(at)).collect();
-        let unknown = !clean || self.errors.count() > before;
+        let is_valid = part.matches.as_ref().is_none_or(|at| at.is_valid);
+        let matches = list_items(part.matches.take());
+        let matches = matches
+            .into_iter()
+            .filter_map(|at| self.build_match(at))
+            .collect();
+        let unknown = !is_valid || self.errors.count() > before;
         let mut rule = model::Rule::new(Action::Respond(model::DirectResponse {
             status: 500,
             content_type: None,
             body: model::StaticBody::default(),
         }));
         rule.matches = matches;
-        rule.name = value(part.name.take()).map(Into::into);
-        rule.policies = self.policies(part.policies.take(), policies, place);
-        self.rest_of_rule(&mut rule, part, position);
-        // What else is wrong with it was told at once.
+        rule.name = field_value(part.name.take()).map(Into::into);
+        rule.policies = self.build_policies(part.policies.take(), policies, place);
+        self.build_action(&mut rule, part, position);
+        // Its other errors have been reported.
         if unknown {
             return None;
         }
@@ -161,50 +166,53 @@ impl Builder<'_> {
         if let Action::Forward(forward) = &mut rule.action {
             forward.backends.shrink_to_fit();
         }
-        let right = at.clean && !strange && self.errors.count() == before;
+        let right = at.is_valid && !is_suspect && self.errors.count() == before;
         if !right {
-            rule.action = broken(position.line);
+            rule.action = broken_action(position.line);
         }
         Some(rule)
     }
 
-    fn matching(&self, at: At<Either<Text<model::Path>, document::Match>>) -> Option<model::Match> {
+    fn build_match(
+        &self,
+        at: Spanned<ShortOrFull<Parsed<model::Path>, document::MatchSection>>,
+    ) -> Option<model::Match> {
         let part = match at.value? {
-            Either::Short(Text(path)) => {
-                self.is_literal(&path, at.position)?;
+            ShortOrFull::Short(Parsed(path)) => {
+                self.reject_pattern_path(&path, at.position)?;
                 return Some(model::Match {
                     path: PathMatch::Prefix(path),
                     ..model::Match::default()
                 });
             }
-            Either::Full(part) => part,
+            ShortOrFull::Full(part) => part,
         };
         let (path, method) = match part.grpc {
             Some(at) => {
                 if part.path.is_some() || part.method.is_some() {
-                    let expected = "`grpc` without `path` and `method`, which it stands for";
-                    self.errors.tell(at.position, expected, "both");
+                    let expected = "`grpc` without `path` and `method`, which it replaces";
+                    self.errors.report(at.position, expected, "both");
                 }
-                grpc(at.value?.0)?
+                grpc_match(at.value?.0)?
             }
             None => {
                 let position = part.path.as_ref().map_or(at.position, |at| at.position);
-                let path = path(value(part.path));
+                let path = build_path_match(field_value(part.path));
                 if let PathMatch::Exact(path) | PathMatch::Prefix(path) = &path {
-                    self.is_literal(path, position)?;
+                    self.reject_pattern_path(path, position)?;
                 }
-                (path, text(part.method))
+                (path, parsed_value(part.method))
             }
         };
         let headers = part.headers.0.into_iter().filter_map(|(key, at)| {
             let name = self.header_name(&key)?;
-            let value = self.value_match(at)?;
+            let value = self.build_value_match(at)?;
             Some(HeaderMatch { name, value })
         });
         let headers = headers.collect();
         let query = part.query.0.into_iter().filter_map(|(key, at)| {
             let name = key.value?;
-            let value = self.value_match(at)?;
+            let value = self.build_value_match(at)?;
             Some(QueryMatch { name, value })
         });
         Some(model::Match {
@@ -216,61 +224,66 @@ impl Builder<'_> {
     }
 
     /// Refuses a path that is written as other programs write patterns: taken literally it would match no request.
-    fn is_literal(&self, path: &model::Path, position: Position) -> Option<()> {
+    fn reject_pattern_path(&self, path: &model::Path, position: FilePosition) -> Option<()> {
         let text = path.as_str();
-        let Some(meant) = meant_by(text) else {
+        let Some(meant) = suggest_for_pattern(text) else {
             return Some(());
         };
         let expected = format!("a path without patterns such as `*`, `{{…}}` and `:name`; {meant}");
-        self.errors.tell(position, expected, quoted(text));
+        self.errors.report(position, expected, quote(text));
         None
     }
 
-    pub(super) fn header_name(&self, key: &At<String>) -> Option<HeaderName> {
+    pub(super) fn header_name(&self, key: &Spanned<String>) -> Option<HeaderName> {
         let name = HeaderName::parse(key.value.as_deref()?);
-        name.map_err(|fault| self.errors.tell(key.position, fault.expected, fault.found))
+        name.map_err(|fault| self.errors.report(key.position, fault.expected, fault.found))
             .ok()
     }
 
-    fn value_match(&self, at: At<Either<String, document::ValueMatch>>) -> Option<ValueMatch> {
+    fn build_value_match(
+        &self,
+        at: Spanned<ShortOrFull<String, document::ValueMatch>>,
+    ) -> Option<ValueMatch> {
         Some(match at.value? {
-            Either::Short(text) | Either::Full(document::ValueMatch::Exact(text)) => ValueMatch::Exact(text),
-            Either::Full(document::ValueMatch::Regex(Text(pattern))) => ValueMatch::Pattern(pattern),
-            Either::Full(document::ValueMatch::Present(true)) => ValueMatch::Present,
-            Either::Full(document::ValueMatch::Present(false)) => {
+            ShortOrFull::Short(text) | ShortOrFull::Full(document::ValueMatch::Exact(text)) => {
+                ValueMatch::Exact(text)
+            }
+            ShortOrFull::Full(document::ValueMatch::Regex(Parsed(pattern))) => ValueMatch::Pattern(pattern),
+            ShortOrFull::Full(document::ValueMatch::Present(true)) => ValueMatch::Present,
+            ShortOrFull::Full(document::ValueMatch::Present(false)) => {
                 self.errors
-                    .tell(at.position, "`present: true`", "`present: false`");
+                    .report(at.position, "`present: true`", "`present: false`");
                 return None;
             }
         })
     }
 
-    pub(super) fn streams(&mut self, streams: Pairs<document::Stream>) {
-        self.each(streams, ConfigPart::Stream, |builder, name, part, position| {
+    pub(super) fn build_streams(&mut self, streams: OrderedMap<document::StreamSection>) {
+        self.for_each_part(streams, ConfigPart::Stream, |builder, name, part, position| {
             let mut forward = Forward::default();
-            builder.backends(&mut forward, part.to);
+            builder.add_backends(&mut forward, part.to);
             if forward.backends.is_empty() {
-                builder.errors.tell(position, "the key `to`", "none");
+                builder.errors.report(position, "the key `to`", "none");
             }
             let named = part.listeners.is_some();
-            let listeners = builder.known(part.listeners, &builder.listeners, "a listener");
+            let listeners = builder.resolve_names(part.listeners, &builder.listener_names, "a listener");
             if named && listeners.is_empty() {
                 return;
             }
             let stream = StreamRoute {
                 name,
                 listeners,
-                hostnames: texts(part.hosts),
+                hostnames: parsed_items(part.hosts),
                 backends: forward.backends,
-                idle: text(part.idle).map_or(Some(Duration::from_hours(1)), |time| time.0),
+                idle: parsed_value(part.idle).map_or(Some(Duration::from_hours(1)), |time| time.0),
             };
             builder.built.config.streams.push(Arc::new(stream));
         });
     }
 }
 
-/// What a path with patterns of other programs is probably meant to be. `None`: it has none.
-fn meant_by(path: &str) -> Option<String> {
+/// Suggests a spelling for a path with patterns of other programs. `None`: it has no pattern.
+fn suggest_for_pattern(path: &str) -> Option<String> {
     let is_pattern = |segment: &str| {
         let named = segment
             .strip_prefix(':')
@@ -286,7 +299,7 @@ fn meant_by(path: &str) -> Option<String> {
         let has_end = path.len() > 1 && path.ends_with('$');
         return (is_expression || has_end).then(|| {
             let pattern = path.trim_end_matches('$');
-            format!("for an expression write `{{path: {{regex: '{pattern}'}}}}`")
+            format!("for a regular expression write `{{path: {{regex: '{pattern}'}}}}`")
         });
     }
     let prefix = path.trim_end_matches('*').trim_end_matches('/');
@@ -306,7 +319,7 @@ fn meant_by(path: &str) -> Option<String> {
     Some(format!("write `{{path: {{regex: '{pattern}'}}}}`"))
 }
 
-/// A regular expression for a segment, in which `*` stands for anything.
+/// Returns a regular expression for a segment with `*` as a wildcard.
 fn regex_of(segment: &str) -> String {
     let mut out = String::new();
     for c in segment.chars() {
@@ -322,27 +335,27 @@ fn regex_of(segment: &str) -> String {
     out
 }
 
-/// The action of a rule that is wrong: 500.
-fn broken(line: u64) -> Action {
+/// Returns the action of an invalid rule: 500.
+fn broken_action(line: u64) -> Action {
     Action::Broken {
-        reason: format!("its configuration is wrong (line {line}); `ringmain check` says what").into(),
+        reason: format!("invalid configuration (line {line}); `ringmain check` reports the errors").into(),
     }
 }
 
-/// What a path must be.
-fn path(part: Option<Either<Text<model::Path>, document::PathMatch>>) -> PathMatch {
+/// Builds the path of a match.
+fn build_path_match(part: Option<ShortOrFull<Parsed<model::Path>, document::PathMatch>>) -> PathMatch {
     match part {
         None => PathMatch::default(),
-        Some(Either::Short(Text(path)) | Either::Full(document::PathMatch::Prefix(Text(path)))) => {
-            PathMatch::Prefix(path)
-        }
-        Some(Either::Full(document::PathMatch::Exact(Text(path)))) => PathMatch::Exact(path),
-        Some(Either::Full(document::PathMatch::Regex(Text(pattern)))) => PathMatch::Pattern(pattern),
+        Some(
+            ShortOrFull::Short(Parsed(path)) | ShortOrFull::Full(document::PathMatch::Prefix(Parsed(path))),
+        ) => PathMatch::Prefix(path),
+        Some(ShortOrFull::Full(document::PathMatch::Exact(Parsed(path)))) => PathMatch::Exact(path),
+        Some(ShortOrFull::Full(document::PathMatch::Regex(Parsed(pattern)))) => PathMatch::Pattern(pattern),
     }
 }
 
 /// The same for calls of gRPC: `POST /service/method`.
-fn grpc(name: GrpcName) -> Option<(PathMatch, Option<model::MethodName>)> {
+fn grpc_match(name: GrpcMethodName) -> Option<(PathMatch, Option<model::MethodName>)> {
     let path = |text: String| model::Path::parse(&text).ok();
     let path = match name.method {
         Some(method) => PathMatch::Exact(path(format!("/{}/{method}", name.service))?),
@@ -352,15 +365,17 @@ fn grpc(name: GrpcName) -> Option<(PathMatch, Option<model::MethodName>)> {
 }
 
 /// The one rule of a route that has `to` in place of rules.
-fn rule_to(to: At<OneOrMany<Either<Text<To>, document::Backend>>>) -> At<document::Rule> {
-    let (position, clean) = (to.position, to.clean);
-    let rule = document::Rule {
+fn forwarding_rule(
+    to: Spanned<OneOrMany<ShortOrFull<Parsed<UpstreamTarget>, document::BackendSection>>>,
+) -> Spanned<document::RuleSection> {
+    let (position, is_valid) = (to.position, to.is_valid);
+    let rule = document::RuleSection {
         to: Some(to),
-        ..document::Rule::default()
+        ..document::RuleSection::default()
     };
-    At {
+    Spanned {
         value: Some(rule),
         position,
-        clean,
+        is_valid,
     }
 }

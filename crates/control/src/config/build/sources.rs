@@ -11,23 +11,23 @@ use ringmain_gateway::model::{
 };
 use ringmain_sources::limits::{IN_FLIGHT, IN_FLIGHT_MOST};
 
-use super::{Builder, text, texts, value};
-use crate::config::document::{self, BrokerServer, MappingKeys, Maybe, RedisAccessKeys, Some1};
-use crate::config::error::{Position, quoted, suggestion};
-use crate::config::values::{Pairs, Text};
+use super::{Builder, field_value, parsed_items, parsed_value, time_value};
+use crate::config::document::{self, BrokerServer, Field, MappingKeys, OneOrManyField, RedisAccessKeys};
+use crate::config::error::{FilePosition, quote, suggest};
+use crate::config::fields::{OrderedMap, Parsed};
 use crate::limits::SOURCES;
 
 /// The default distance from which a log is read back: as much as clients that reconnect may have missed.
-const START: StartPosition = StartPosition::Back(Duration::from_secs(60));
+const DEFAULT_START: StartPosition = StartPosition::Back(Duration::from_secs(60));
 
-fn servers(servers: Some1<Text<BrokerServer>>) -> Vec<Arc<str>> {
-    let servers = texts(servers).into_iter();
+fn server_addresses(servers: OneOrManyField<Parsed<BrokerServer>>) -> Vec<Arc<str>> {
+    let servers = parsed_items(servers).into_iter();
     servers.map(|server| server.0.into()).collect()
 }
 
 /// Returns whether a source reads a topic, subject, stream or table. Subjects of a JetStream stream that is read whole are known to its server
 /// alone.
-fn reads(kind: &SourceKind, name: &str) -> bool {
+fn reads_destination(kind: &SourceKind, name: &str) -> bool {
     match kind {
         SourceKind::Kafka(kafka) => {
             let pattern = kafka
@@ -48,49 +48,61 @@ fn reads(kind: &SourceKind, name: &str) -> bool {
 }
 
 impl Builder<'_> {
-    pub(super) fn push_kafka(&self, push: &mut model::Push, parts: Pairs<document::Kafka>) {
-        self.sources(&mut push.sources, parts, Builder::kafka);
-    }
-
-    pub(super) fn push_jetstream(&self, push: &mut model::Push, parts: Pairs<document::JetStream>) {
-        self.sources(&mut push.sources, parts, Builder::jetstream);
-    }
-
-    pub(super) fn push_redis(
+    pub(super) fn add_kafka_sources(
         &self,
         push: &mut model::Push,
-        streams: Pairs<document::RedisStreams>,
-        pubsub: Pairs<document::RedisPubSub>,
+        parts: OrderedMap<document::KafkaSection>,
     ) {
-        self.sources(&mut push.sources, streams, Builder::redis_streams);
-        self.sources(&mut push.sources, pubsub, Builder::redis_pubsub);
+        self.add_sources(&mut push.sources, parts, Builder::build_kafka);
     }
 
-    pub(super) fn push_postgres(&self, push: &mut model::Push, parts: Pairs<document::Postgres>) {
-        self.sources(&mut push.sources, parts, Builder::postgres);
+    pub(super) fn add_jetstream_sources(
+        &self,
+        push: &mut model::Push,
+        parts: OrderedMap<document::JetStreamSection>,
+    ) {
+        self.add_sources(&mut push.sources, parts, Builder::build_jetstream);
     }
 
-    fn sources<T>(
+    pub(super) fn add_redis_sources(
+        &self,
+        push: &mut model::Push,
+        streams: OrderedMap<document::RedisStreamsSection>,
+        pubsub: OrderedMap<document::RedisPubSubSection>,
+    ) {
+        self.add_sources(&mut push.sources, streams, Builder::build_redis_streams);
+        self.add_sources(&mut push.sources, pubsub, Builder::build_redis_pubsub);
+    }
+
+    pub(super) fn add_postgres_sources(
+        &self,
+        push: &mut model::Push,
+        parts: OrderedMap<document::PostgresSection>,
+    ) {
+        self.add_sources(&mut push.sources, parts, Builder::build_postgres);
+    }
+
+    fn add_sources<T>(
         &self,
         sources: &mut BTreeMap<Arc<str>, Arc<Source>>,
-        parts: Pairs<T>,
-        build: fn(&Self, T, Position) -> Option<Source>,
+        parts: OrderedMap<T>,
+        build: fn(&Self, T, FilePosition) -> Option<Source>,
     ) {
         for (key, at) in parts.0 {
             let Some(name) = key.value else { continue };
             if name.is_empty() || name.len() > NAME_BYTES {
                 let expected = format!("a name of 1 to {NAME_BYTES} bytes");
-                self.errors.tell(key.position, expected, quoted(&name));
+                self.errors.report(key.position, expected, quote(&name));
                 continue;
             }
             if sources.contains_key(&*name) {
                 let expected = "a name that no other source has";
-                self.errors.tell(key.position, expected, quoted(&name));
+                self.errors.report(key.position, expected, quote(&name));
                 continue;
             }
             if sources.len() >= SOURCES {
                 let expected = format!("at most {SOURCES} sources");
-                self.errors.tell(key.position, expected, "one more");
+                self.errors.report(key.position, expected, "one more");
                 return;
             }
             let Some(source) = at.value.and_then(|part| build(self, part, key.position)) else {
@@ -102,62 +114,64 @@ impl Builder<'_> {
                     let expected =
                         format!("a build with the feature `{feature}` (cargo build --features brokers)");
                     let found = format!("`{}`, which this build has no client for", source.kind.label());
-                    self.errors.tell(key.position, expected, found);
+                    self.errors.report(key.position, expected, found);
                 }
             }
         }
     }
 
-    fn required<T>(&self, is_set: bool, what: &str, position: Position, built: T) -> Option<T> {
+    fn require_key<T>(&self, is_set: bool, what: &str, position: FilePosition, built: T) -> Option<T> {
         if !is_set {
-            self.errors.tell(position, format!("the key {what}"), "none");
+            self.errors.report(position, format!("the key {what}"), "none");
         }
         is_set.then_some(built)
     }
 
     /// The source of a broker. `None`: there are more `errors` than before it.
-    fn source(
+    fn build_source(
         &self,
-        (keys, channel): (MappingKeys, ChannelTemplate),
+        keys: MappingKeys,
+        default_channel: &ChannelTemplate,
         kind: SourceKind,
         errors: usize,
     ) -> Option<Source> {
         let position = keys.in_flight.as_ref().map(|at| at.position);
-        let in_flight = value(keys.in_flight).map_or(IN_FLIGHT, |number| number as usize);
+        let in_flight = field_value(keys.in_flight).map_or(IN_FLIGHT, |number| number as usize);
         if let Some(position) = position
             && !(1..=IN_FLIGHT_MOST).contains(&in_flight)
         {
             let expected = format!("a whole number from 1 to {IN_FLIGHT_MOST}");
-            self.errors.tell(position, expected, format!("`{in_flight}`"));
+            self.errors.report(position, expected, format!("`{in_flight}`"));
         }
         if let Some(at) = &keys.dead_letters
             && let Some(name) = &at.value
-            && reads(&kind, name)
+            && reads_destination(&kind, name)
         {
             let expected =
                 "a destination that the source does not read, as it would read its dead letters again";
-            self.errors.tell(at.position, expected, quoted(name));
+            self.errors.report(at.position, expected, quote(name));
         }
         let channel_at = keys.channel.as_ref().map(|at| at.position);
-        let channel = text(keys.channel).unwrap_or(channel);
+        let channel = parsed_value(keys.channel).unwrap_or_else(|| default_channel.clone());
         self.check_namespace(channel_at, &channel);
         if let Some(position) = channel_at
             && matches!(kind, SourceKind::RedisPubSub(_))
             && !channel.reads_subject_only()
         {
             let expected = "a channel's name with parts of the Redis channel alone: messages of pub/sub have no keys and no headers";
-            self.errors.tell(position, expected, "`{key}` or `{header:NAME}`");
+            self.errors
+                .report(position, expected, "`{key}` or `{header:NAME}`");
         }
         let mapping = Mapping {
             channel,
-            format: match value(keys.format) {
+            format: match field_value(keys.format) {
                 Some(document::RecordFormat::Commands) => RecordFormat::Commands,
                 Some(document::RecordFormat::Data) | None => RecordFormat::Data,
             },
-            dead_letters: value(keys.dead_letters).map(Arc::from),
+            dead_letters: field_value(keys.dead_letters).map(Arc::from),
             in_flight,
         };
-        let readiness = value(keys.readiness).unwrap_or(true);
+        let readiness = field_value(keys.readiness).unwrap_or(true);
         (self.errors.count() == errors).then_some(Source {
             kind,
             mapping,
@@ -166,32 +180,33 @@ impl Builder<'_> {
     }
 
     /// Reports a channel whose namespace is not configured: no record could be published.
-    pub(super) fn check_namespace(&self, position: Option<Position>, channel: &ChannelTemplate) {
+    pub(super) fn check_namespace(&self, position: Option<FilePosition>, channel: &ChannelTemplate) {
         if let Some(position) = position
             && let Some(name) = channel.namespace()
             && !self.namespaces.contains(name)
         {
-            let names: Vec<String> = self.namespaces.iter().map(|name| quoted(name)).collect();
-            let expected = match names.is_empty() {
-                true => "a channel without a namespace, as `push.namespaces` has none".to_owned(),
-                false => format!("a channel of one of the namespaces {}", names.join(", ")),
+            let names: Vec<String> = self.namespaces.iter().map(|name| quote(name)).collect();
+            let expected = if names.is_empty() {
+                "a channel without a namespace, as `push.namespaces` has none".to_owned()
+            } else {
+                format!("a channel of one of the namespaces {}", names.join(", "))
             };
-            let advice = suggestion(name, self.namespaces.iter().map(String::as_str))
+            let advice = suggest(name, self.namespaces.iter().map(String::as_str))
                 .map(|name| format!("did you mean `{name}`?"))
                 .unwrap_or_default();
-            self.errors.add(
+            self.errors.report_part(
                 position,
                 "",
                 expected,
-                format!("the namespace {}", quoted(name)),
+                format!("the namespace {}", quote(name)),
                 &advice,
             );
         }
     }
 
-    fn broker_tls(&self, part: Maybe<document::BrokerTls>) -> Option<model::BrokerTls> {
-        let part = value(part)?;
-        let tls = self.nats_tls(document::NatsTls {
+    fn build_broker_tls(&self, part: Field<document::BrokerTlsSection>) -> Option<model::BrokerTls> {
+        let part = field_value(part)?;
+        let tls = self.build_nats_tls(document::NatsTlsSection {
             server_name: part.server_name,
             authorities: part.authorities,
             certificate: part.certificate,
@@ -204,11 +219,11 @@ impl Builder<'_> {
     }
 
     /// The names of a list; an empty one is an error.
-    fn names(&self, some: Some1<String>) -> Vec<Arc<str>> {
+    fn non_empty_names(&self, some: OneOrManyField<String>) -> Vec<Arc<str>> {
         let mut names = Vec::new();
-        for at in super::list(some) {
+        for at in super::list_items(some) {
             match at.value {
-                Some(name) if name.is_empty() => self.errors.tell(at.position, "a name", "``"),
+                Some(name) if name.is_empty() => self.errors.report(at.position, "a name", "``"),
                 Some(name) => names.push(name.into()),
                 None => {}
             }
@@ -216,11 +231,11 @@ impl Builder<'_> {
         names
     }
 
-    fn kafka(&self, mut part: document::Kafka, position: Position) -> Option<Source> {
+    fn build_kafka(&self, mut part: document::KafkaSection, position: FilePosition) -> Option<Source> {
         let errors = self.errors.count();
         let mapping = part.take_mapping();
         let has_topics = part.topics.is_some() != part.pattern.is_some();
-        self.required(
+        self.require_key(
             part.servers.is_some(),
             "`servers` with at least one",
             position,
@@ -229,108 +244,112 @@ impl Builder<'_> {
         if !has_topics {
             let found = if part.topics.is_some() { "both" } else { "none" };
             self.errors
-                .tell(position, "either the key `topics` or the key `pattern`", found);
+                .report(position, "either the key `topics` or the key `pattern`", found);
         }
         if let Some(at) = &part.pattern
             && let Some(pattern) = &at.value
             && let Err(error) = regex::Regex::new(pattern)
         {
-            let found = format!("{}: {error}", quoted(pattern));
-            self.errors.tell(at.position, "a regular expression", found);
+            let found = format!("{}: {error}", quote(pattern));
+            self.errors.report(at.position, "a regular expression", found);
         }
         let sasl = part.sasl.and_then(|at| {
             let sasl = at.value?;
-            self.required(sasl.user.is_some(), "`user`", at.position, ());
-            self.required(sasl.password.is_some(), "`password`", at.position, ());
+            self.require_key(sasl.user.is_some(), "`user`", at.position, ());
+            self.require_key(sasl.password.is_some(), "`password`", at.position, ());
             Some(model::KafkaSasl {
-                mechanism: text(sasl.mechanism).unwrap_or(SaslMechanism::ScramSha512),
+                mechanism: parsed_value(sasl.mechanism).unwrap_or(SaslMechanism::ScramSha512),
                 login: BrokerLogin {
-                    user: value(sasl.user)?.into(),
-                    password: Secret::new(value(sasl.password)?.into_bytes()),
+                    user: field_value(sasl.user)?.into(),
+                    password: Secret::new(field_value(sasl.password)?.into_bytes()),
                 },
             })
         });
         let kafka = model::Kafka {
-            servers: servers(part.servers),
-            topics: self.names(part.topics),
-            pattern: value(part.pattern).map(Arc::from),
-            group: value(part.group).map(Arc::from),
-            start: text(part.start).unwrap_or(START),
-            read_committed: value(part.read_committed).unwrap_or(true),
+            servers: server_addresses(part.servers),
+            topics: self.non_empty_names(part.topics),
+            pattern: field_value(part.pattern).map(Arc::from),
+            group: field_value(part.group).map(Arc::from),
+            start: parsed_value(part.start).unwrap_or(DEFAULT_START),
+            read_committed: field_value(part.read_committed).unwrap_or(true),
             sasl,
-            tls: self.broker_tls(part.tls),
+            tls: self.build_broker_tls(part.tls),
         };
-        self.source(
-            (mapping, ChannelTemplate::key()),
-            SourceKind::Kafka(kafka),
-            errors,
-        )
+        self.build_source(mapping, &ChannelTemplate::key(), SourceKind::Kafka(kafka), errors)
     }
 
-    fn jetstream(&self, mut part: document::JetStream, position: Position) -> Option<Source> {
+    fn build_jetstream(
+        &self,
+        mut part: document::JetStreamSection,
+        position: FilePosition,
+    ) -> Option<Source> {
         let errors = self.errors.count();
         let mapping = part.take_mapping();
-        self.required(
+        self.require_key(
             part.servers.is_some(),
             "`servers` with at least one",
             position,
             (),
         );
-        self.required(part.stream.is_some(), "`stream`", position, ());
+        self.require_key(part.stream.is_some(), "`stream`", position, ());
         for at in [&part.stream, &part.durable].into_iter().flatten() {
             if let Some(name) = &at.value
                 && (name.is_empty() || name.contains(|c: char| c.is_whitespace() || ".*>/\\".contains(c)))
             {
                 let expected = "a name without spaces and none of the characters . * > / \\";
-                self.errors.tell(at.position, expected, quoted(name));
+                self.errors.report(at.position, expected, quote(name));
             }
         }
-        let login = self.nats_login(part.user, part.password, part.token, part.credentials)?;
+        let login = self.build_nats_login(part.user, part.password, part.token, part.credentials)?;
         let stream = model::JetStream {
             access: NatsAccess {
-                servers: texts(part.servers),
+                servers: parsed_items(part.servers),
                 login,
-                tls: part.tls.and_then(|at| at.value).map(|part| self.nats_tls(part)),
+                tls: part
+                    .tls
+                    .and_then(|at| at.value)
+                    .map(|part| self.build_nats_tls(part)),
             },
-            stream: value(part.stream).unwrap_or_default().into(),
-            subjects: texts(part.subjects)
+            stream: field_value(part.stream).unwrap_or_default().into(),
+            subjects: parsed_items(part.subjects)
                 .into_iter()
                 .map(|filter| filter.0.into())
                 .collect(),
-            durable: value(part.durable).map(Arc::from),
-            start: text(part.start).unwrap_or(START),
+            durable: field_value(part.durable).map(Arc::from),
+            start: parsed_value(part.start).unwrap_or(DEFAULT_START),
         };
-        self.source(
-            (mapping, ChannelTemplate::subject()),
+        self.build_source(
+            mapping,
+            &ChannelTemplate::subject(),
             SourceKind::JetStream(stream),
             errors,
         )
     }
 
-    fn redis_access(
+    fn build_redis_access(
         &self,
         keys: RedisAccessKeys,
-        database: Maybe<u32>,
-        position: Position,
+        database: Field<u32>,
+        position: FilePosition,
     ) -> Option<RedisAccess> {
-        self.required(
+        self.require_key(
             keys.servers.is_some(),
             "`servers` with at least one",
             position,
             (),
         );
-        let is_cluster = value(keys.cluster).unwrap_or(false);
-        let deployment = match (is_cluster, value(keys.sentinel)) {
+        let is_cluster = field_value(keys.cluster).unwrap_or(false);
+        let deployment = match (is_cluster, field_value(keys.sentinel)) {
             (true, Some(_)) => {
                 let expected = "either the key `cluster` or the key `sentinel`";
-                self.errors.tell(position, expected, "both");
+                self.errors.report(position, expected, "both");
                 return None;
             }
             (true, None) => RedisDeployment::Cluster,
             (false, Some(name)) => RedisDeployment::Sentinel(name.into()),
             (false, None) => RedisDeployment::Single,
         };
-        let login = match (value(keys.user), value(keys.password)) {
+        let login = match (field_value(keys.user), field_value(keys.password)) {
             (None, None) => None,
             (user, Some(password)) => Some(BrokerLogin {
                 user: user.unwrap_or_default().into(),
@@ -338,31 +357,35 @@ impl Builder<'_> {
             }),
             (Some(_), None) => {
                 self.errors
-                    .tell(position, "the key `password` beside `user`", "none");
+                    .report(position, "the key `password` beside `user`", "none");
                 return None;
             }
         };
         Some(RedisAccess {
-            servers: servers(keys.servers),
+            servers: server_addresses(keys.servers),
             deployment,
-            database: value(database).map_or(0, i64::from),
+            database: field_value(database).map_or(0, i64::from),
             login,
-            tls: self.broker_tls(keys.tls),
+            tls: self.build_broker_tls(keys.tls),
         })
     }
 
-    fn redis_streams(&self, mut part: document::RedisStreams, position: Position) -> Option<Source> {
+    fn build_redis_streams(
+        &self,
+        mut part: document::RedisStreamsSection,
+        position: FilePosition,
+    ) -> Option<Source> {
         let errors = self.errors.count();
         let mapping = part.take_mapping();
-        self.required(
+        self.require_key(
             part.streams.is_some(),
             "`streams` with at least one",
             position,
             (),
         );
-        let access = self.redis_access(part.take_access(), part.database.take(), position)?;
-        let or = |part: Maybe<String>, default: &str| -> Arc<str> {
-            value(part)
+        let access = self.build_redis_access(part.take_access(), part.database.take(), position)?;
+        let or = |part: Field<String>, default: &str| -> Arc<str> {
+            field_value(part)
                 .filter(|text| !text.is_empty())
                 .unwrap_or(default.to_owned())
                 .into()
@@ -370,44 +393,50 @@ impl Builder<'_> {
         let host = ringmain_sys::process::host_name();
         let streams = model::RedisStreams {
             access,
-            streams: self.names(part.streams),
+            streams: self.non_empty_names(part.streams),
             group: or(part.group, "ringmain"),
             consumer: or(part.consumer, &host),
             field: or(part.field, "data"),
-            claim_after: text(part.claim_after).map_or(Duration::from_secs(30), |time| time.0),
-            start: text(part.start).unwrap_or(StartPosition::Latest),
+            claim_after: time_value(part.claim_after).unwrap_or(Duration::from_secs(30)),
+            start: parsed_value(part.start).unwrap_or(StartPosition::Latest),
         };
-        self.source(
-            (mapping, ChannelTemplate::header("channel")),
+        self.build_source(
+            mapping,
+            &ChannelTemplate::header("channel"),
             SourceKind::RedisStreams(streams),
             errors,
         )
     }
 
-    fn redis_pubsub(&self, mut part: document::RedisPubSub, position: Position) -> Option<Source> {
+    fn build_redis_pubsub(
+        &self,
+        mut part: document::RedisPubSubSection,
+        position: FilePosition,
+    ) -> Option<Source> {
         let errors = self.errors.count();
         let mapping = part.take_mapping();
         let has_some = part.channels.is_some() || part.patterns.is_some();
-        self.required(
+        self.require_key(
             has_some,
             "`channels` or the key `patterns` with at least one",
             position,
             (),
         );
-        let access = self.redis_access(part.take_access(), None, position)?;
+        let access = self.build_redis_access(part.take_access(), None, position)?;
         let pubsub = model::RedisPubSub {
             access,
-            channels: self.names(part.channels),
-            patterns: self.names(part.patterns),
+            channels: self.non_empty_names(part.channels),
+            patterns: self.non_empty_names(part.patterns),
         };
-        self.source(
-            (mapping, ChannelTemplate::subject()),
+        self.build_source(
+            mapping,
+            &ChannelTemplate::subject(),
             SourceKind::RedisPubSub(pubsub),
             errors,
         )
     }
 
-    fn postgres(&self, mut part: document::Postgres, position: Position) -> Option<Source> {
+    fn build_postgres(&self, mut part: document::PostgresSection, position: FilePosition) -> Option<Source> {
         let errors = self.errors.count();
         let mapping = part.take_mapping();
         for (is_set, what) in [
@@ -415,13 +444,13 @@ impl Builder<'_> {
             (part.database.is_some(), "`database`"),
             (part.user.is_some(), "`user`"),
         ] {
-            self.required(is_set, what, position, ());
+            self.require_key(is_set, what, position, ());
         }
         if let Some(at) = &part.server
             && let Some(server) = at.value.as_ref().filter(|server| server.contains("://"))
         {
             let expected = "HOST:PORT, such as db.internal:5432, or the directory of its socket";
-            self.errors.tell(at.position, expected, quoted(server));
+            self.errors.report(at.position, expected, quote(server));
         }
         let partitions = part.partitions.as_ref().and_then(|at| at.value).unwrap_or(1);
         if let Some(at) = &part.partitions
@@ -429,23 +458,30 @@ impl Builder<'_> {
         {
             let found = format!("`{partitions}`");
             self.errors
-                .tell(at.position, "a whole number from 1 to 1024", found);
+                .report(at.position, "a whole number from 1 to 1024", found);
         }
         let postgres = model::Postgres {
-            server: value(part.server).unwrap_or_default().into(),
-            database: value(part.database).unwrap_or_default().into(),
+            server: field_value(part.server).unwrap_or_default().into(),
+            database: field_value(part.database).unwrap_or_default().into(),
             login: BrokerLogin {
-                user: value(part.user).unwrap_or_default().into(),
-                password: Secret::new(value(part.password).unwrap_or_default().into_bytes()),
+                user: field_value(part.user).unwrap_or_default().into(),
+                password: Secret::new(field_value(part.password).unwrap_or_default().into_bytes()),
             },
-            tls: self.broker_tls(part.tls),
-            table: value(part.table).unwrap_or("ringmain_outbox".to_owned()).into(),
+            tls: self.build_broker_tls(part.tls),
+            table: field_value(part.table)
+                .unwrap_or("ringmain_outbox".to_owned())
+                .into(),
             partitions: u16::try_from(partitions).unwrap_or(1),
-            poll_interval: text(part.poll_interval).map_or(Duration::from_secs(1), |time| time.0),
-            notify: Some(value(part.notify).unwrap_or("ringmain_outbox".to_owned()).into()),
+            poll_interval: time_value(part.poll_interval).unwrap_or(Duration::from_secs(1)),
+            notify: Some(
+                field_value(part.notify)
+                    .unwrap_or("ringmain_outbox".to_owned())
+                    .into(),
+            ),
         };
-        self.source(
-            (mapping, ChannelTemplate::header("channel")),
+        self.build_source(
+            mapping,
+            &ChannelTemplate::header("channel"),
             SourceKind::Postgres(postgres),
             errors,
         )

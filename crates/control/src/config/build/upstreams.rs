@@ -8,52 +8,55 @@ use ringmain_gateway::model::{
 };
 use ringmain_gateway::table::ConfigPart;
 
-use super::{Builder, list, put, text, texts, value};
+use super::{Builder, field_value, list_items, parsed_items, parsed_value, set_if_some, time_value};
 use crate::config::document;
-use crate::config::error::{Position, quoted};
-use crate::config::texts::{To, Url};
-use crate::config::values::{At, Either, Pairs, Switch, Text};
+use crate::config::error::{FilePosition, quote};
+use crate::config::fields::{OrderedMap, Parsed, ShortOrFull, Spanned, Switch};
+use crate::config::scalars::{UpstreamTarget, UpstreamUrl};
 
 impl Builder<'_> {
-    pub(super) fn upstreams(&mut self, upstreams: Pairs<Either<Text<Url>, document::Upstream>>) {
-        self.each(
+    pub(super) fn build_upstreams(
+        &mut self,
+        upstreams: OrderedMap<ShortOrFull<Parsed<UpstreamUrl>, document::UpstreamSection>>,
+    ) {
+        self.for_each_part(
             upstreams,
             ConfigPart::Upstream,
             |builder, name, part, position| {
                 let upstream = match part {
-                    Either::Short(Text(url)) => builder.of_url(&name, url, position),
-                    Either::Full(part) => builder.upstream(&name, part, position),
+                    ShortOrFull::Short(Parsed(url)) => builder.upstream_from_url(&name, url, position),
+                    ShortOrFull::Full(part) => builder.build_upstream(&name, part, position),
                 };
                 builder.built.config.upstreams.push(Arc::new(upstream));
             },
         );
     }
 
-    /// Who a target is.
-    pub(super) fn target(&mut self, at: At<To>) -> Target {
+    /// Resolves a target, and adds the upstream of a URL.
+    pub(super) fn resolve_target(&mut self, at: Spanned<UpstreamTarget>) -> Target {
         let broken = || Target::Broken {
-            reason: "there is no such upstream".into(),
+            reason: "no such upstream".into(),
         };
         match at.value {
-            Some(To::Upstream(ref name)) => {
-                let at = At {
+            Some(UpstreamTarget::Upstream(ref name)) => {
+                let at = Spanned {
                     value: Some(name.clone()),
                     position: at.position,
-                    clean: at.clean,
+                    is_valid: at.is_valid,
                 };
-                let name = self.known_name(
+                let name = self.resolve_name(
                     &at,
-                    &self.upstreams,
+                    &self.upstream_names,
                     "an upstream (or a URL such as http://127.0.0.1:3000)",
                 );
                 name.map_or_else(broken, Target::Upstream)
             }
-            Some(To::Url(url)) => {
+            Some(UpstreamTarget::Url(url)) => {
                 let name = url.text.clone();
-                if self.inline.insert(name.clone()) {
-                    let upstream = self.of_url(&name, url, at.position);
+                if self.inline_upstreams.insert(name.clone()) {
+                    let upstream = self.upstream_from_url(&name, url, at.position);
                     self.built
-                        .places
+                        .positions
                         .insert(ConfigPart::Upstream(name.as_str().into()), at.position);
                     self.built.config.upstreams.push(Arc::new(upstream));
                 }
@@ -63,13 +66,13 @@ impl Builder<'_> {
         }
     }
 
-    fn of_url(&self, name: &str, url: Url, position: Position) -> model::Upstream {
+    fn upstream_from_url(&self, name: &str, url: UpstreamUrl, position: FilePosition) -> model::Upstream {
         let mut upstream = model::Upstream::new(name, vec![Endpoint::new(url.at.clone())]);
         if url.tls {
             if !matches!(url.at, EndpointLocation::Host { .. }) {
-                let expected = "a host's name in a URL of https, which its certificate is checked for (for an address write an \
+                let expected = "a host name in an https URL, for the verification of its certificate (for an IP address, write an \
                                 upstream with `tls: {server_name: …}`)";
-                self.errors.tell(position, expected, quoted(&url.text));
+                self.errors.report(position, expected, quote(&url.text));
             }
             upstream.tls = Some(model::UpstreamTls::default());
         }
@@ -79,80 +82,94 @@ impl Builder<'_> {
         upstream
     }
 
-    fn upstream(&self, name: &str, part: document::Upstream, position: Position) -> model::Upstream {
-        let endpoints = list(part.endpoints).into_iter().filter_map(|at| match at.value? {
-            Either::Short(Text(place)) => Some(Endpoint::new(place)),
-            Either::Full(part) => {
-                let Some(place) = text(part.at) else {
-                    self.errors.tell(at.position, "the key `at`", "none");
-                    return None;
-                };
-                let mut endpoint = Endpoint::new(place);
-                put(&mut endpoint.weight, value(part.weight));
-                put(&mut endpoint.draining, value(part.draining));
-                endpoint.zone = value(part.zone).map(Into::into);
-                Some(endpoint)
-            }
-        });
+    fn build_upstream(
+        &self,
+        name: &str,
+        part: document::UpstreamSection,
+        position: FilePosition,
+    ) -> model::Upstream {
+        let endpoints = list_items(part.endpoints)
+            .into_iter()
+            .filter_map(|at| match at.value? {
+                ShortOrFull::Short(Parsed(place)) => Some(Endpoint::new(place)),
+                ShortOrFull::Full(part) => {
+                    let Some(place) = parsed_value(part.at) else {
+                        self.errors.report(at.position, "the key `at`", "none");
+                        return None;
+                    };
+                    let mut endpoint = Endpoint::new(place);
+                    set_if_some(&mut endpoint.weight, field_value(part.weight));
+                    set_if_some(&mut endpoint.draining, field_value(part.draining));
+                    endpoint.zone = field_value(part.zone).map(Into::into);
+                    Some(endpoint)
+                }
+            });
         let mut upstream = model::Upstream::new(name, endpoints.collect());
         if upstream.endpoints.is_empty() {
             self.errors
-                .tell(position, "the key `endpoints` with at least one", "none");
+                .report(position, "the key `endpoints` with at least one", "none");
         }
-        put(&mut upstream.protocol, value(part.protocol).map(protocol));
-        upstream.tls = value(part.tls)
+        set_if_some(
+            &mut upstream.protocol,
+            field_value(part.protocol).map(convert_protocol),
+        );
+        upstream.tls = field_value(part.tls)
             .and_then(Switch::settings)
-            .map(|part| self.upstream_tls(part));
-        upstream.proxy_protocol = value(part.proxy_protocol).map(|version| match version {
+            .map(|part| self.build_upstream_tls(part));
+        upstream.proxy_protocol = field_value(part.proxy_protocol).map(|version| match version {
             document::ProxyProtocolVersion::V1 => model::ProxyProtocolVersion::V1,
             document::ProxyProtocolVersion::V2 => model::ProxyProtocolVersion::V2,
         });
-        put(&mut upstream.balance, value(part.balance).map(balance));
-        if let Some(part) = value(part.pool) {
-            pool(&mut upstream.pool, part);
-        }
-        put(
-            &mut upstream.connect_timeout,
-            text(part.connect_timeout).map(|time| time.0),
+        set_if_some(
+            &mut upstream.balance,
+            field_value(part.balance).map(convert_balance),
         );
-        upstream.slow_start = value(part.slow_start).and_then(Switch::settings).map(|part| {
-            let mut start = model::SlowStart::default();
-            put(&mut start.window, text(part.window).map(|time| time.0));
-            put(&mut start.from_percent, value(part.from_percent));
-            start
-        });
-        if let Some(part) = value(part.health) {
-            health(&mut upstream.health, part);
+        if let Some(part) = field_value(part.pool) {
+            set_pool(&mut upstream.pool, part);
         }
-        if let Some(part) = value(part.retry_budget) {
-            put(&mut upstream.retry_budget.percent, value(part.percent));
-            put(&mut upstream.retry_budget.least, value(part.least));
-            put(
+        set_if_some(&mut upstream.connect_timeout, time_value(part.connect_timeout));
+        upstream.slow_start = field_value(part.slow_start)
+            .and_then(Switch::settings)
+            .map(|part| {
+                let mut start = model::SlowStart::default();
+                set_if_some(&mut start.window, time_value(part.window));
+                set_if_some(&mut start.from_percent, field_value(part.from_percent));
+                start
+            });
+        if let Some(part) = field_value(part.health) {
+            set_health(&mut upstream.health, part);
+        }
+        if let Some(part) = field_value(part.retry_budget) {
+            set_if_some(&mut upstream.retry_budget.percent, field_value(part.percent));
+            set_if_some(&mut upstream.retry_budget.least, field_value(part.least));
+            set_if_some(
                 &mut upstream.retry_budget.least_interval,
-                text(part.least_interval).map(|time| time.0),
+                time_value(part.least_interval),
             );
-            upstream.retry_budget.interval = text(part.interval).map(|time| time.0);
+            upstream.retry_budget.interval = time_value(part.interval);
         }
         upstream
     }
 
-    fn upstream_tls(&self, part: document::UpstreamTls) -> model::UpstreamTls {
+    fn build_upstream_tls(&self, part: document::UpstreamTlsSection) -> model::UpstreamTls {
         model::UpstreamTls {
-            server_name: text(part.server_name),
-            subject_names: texts(part.subject_names),
+            server_name: parsed_value(part.server_name),
+            subject_names: parsed_items(part.subject_names),
             trust: match part.authorities {
                 None => Trust::System,
-                names @ Some(_) => Trust::Authorities(self.known(names, &self.authorities, "authorities")),
+                names @ Some(_) => {
+                    Trust::Authorities(self.resolve_names(names, &self.authority_names, "authorities"))
+                }
             },
             certificate: part
                 .certificate
-                .and_then(|at| self.known_name(&at, &self.certificates, "a certificate")),
-            minimum: text(part.minimum).unwrap_or(TlsVersion::Tls12),
+                .and_then(|at| self.resolve_name(&at, &self.certificate_names, "a certificate")),
+            minimum: parsed_value(part.minimum).unwrap_or(TlsVersion::Tls12),
         }
     }
 }
 
-fn protocol(part: document::UpstreamProtocol) -> model::UpstreamProtocol {
+fn convert_protocol(part: document::UpstreamProtocol) -> model::UpstreamProtocol {
     match part {
         document::UpstreamProtocol::Http1 => model::UpstreamProtocol::Http1,
         document::UpstreamProtocol::Http2 => model::UpstreamProtocol::Http2,
@@ -160,10 +177,10 @@ fn protocol(part: document::UpstreamProtocol) -> model::UpstreamProtocol {
     }
 }
 
-fn balance(part: document::Balance) -> Balance {
+fn convert_balance(part: document::Balance) -> Balance {
     let key = |key| match key {
         document::HashKey::Cookie(name) => HashKey::Cookie(name.into()),
-        document::HashKey::Header(Text(name)) => HashKey::Header(name),
+        document::HashKey::Header(Parsed(name)) => HashKey::Header(name),
         document::HashKey::Source => HashKey::Source,
         document::HashKey::Path => HashKey::Path,
     };
@@ -172,32 +189,32 @@ fn balance(part: document::Balance) -> Balance {
         document::Balance::LeastRequest => Balance::LeastRequest,
         document::Balance::Random => Balance::Random,
         document::Balance::PeakEwma(part) => Balance::PeakEwma {
-            half_life: text(part.half_life).map_or(std::time::Duration::from_secs(5), |time| time.0),
+            half_life: time_value(part.half_life).unwrap_or(std::time::Duration::from_secs(5)),
         },
         document::Balance::RingHash(part) => Balance::RingHash(key(part)),
         document::Balance::Maglev(part) => Balance::Maglev(key(part)),
     }
 }
 
-fn pool(pool: &mut model::Pool, part: document::Pool) {
-    put(&mut pool.client_share, value(part.client_share));
-    put(&mut pool.connections, value(part.connections));
-    put(&mut pool.pending, value(part.pending));
-    put(&mut pool.requests, value(part.requests));
-    put(&mut pool.retries, value(part.retries));
-    put(&mut pool.idle, text(part.idle).map(|time| time.0));
-    pool.requests_per_connection = value(part.requests_per_connection);
-    put(
+fn set_pool(pool: &mut model::Pool, part: document::PoolSection) {
+    set_if_some(&mut pool.client_share, field_value(part.client_share));
+    set_if_some(&mut pool.connections, field_value(part.connections));
+    set_if_some(&mut pool.pending, field_value(part.pending));
+    set_if_some(&mut pool.requests, field_value(part.requests));
+    set_if_some(&mut pool.retries, field_value(part.retries));
+    set_if_some(&mut pool.idle, time_value(part.idle));
+    pool.requests_per_connection = field_value(part.requests_per_connection);
+    set_if_some(
         &mut pool.streams_per_connection,
-        value(part.streams_per_connection),
+        field_value(part.streams_per_connection),
     );
 }
 
-fn health(health: &mut model::Health, part: document::Health) {
-    put(&mut health.panic_percent, value(part.panic_percent));
-    health.active = value(part.active).and_then(Switch::settings).map(|part| {
-        let (host, status) = (text(part.host), text(part.status));
-        let check = value(part.path).map_or(HealthCheck::Connect, |target| HealthCheck::Http {
+fn set_health(health: &mut model::Health, part: document::HealthSection) {
+    set_if_some(&mut health.panic_percent, field_value(part.panic_percent));
+    health.active = field_value(part.active).and_then(Switch::settings).map(|part| {
+        let (host, status) = (parsed_value(part.host), parsed_value(part.status));
+        let check = field_value(part.path).map_or(HealthCheck::Connect, |target| HealthCheck::Http {
             target: target.into(),
             host,
             statuses: status.unwrap_or(StatusRange {
@@ -206,25 +223,22 @@ fn health(health: &mut model::Health, part: document::Health) {
             }),
         });
         let mut active = ActiveHealth::new(check);
-        put(&mut active.every, text(part.every).map(|time| time.0));
-        put(&mut active.timeout, text(part.timeout).map(|time| time.0));
-        put(&mut active.healthy_after, value(part.healthy_after));
-        put(&mut active.unhealthy_after, value(part.unhealthy_after));
-        active.port = value(part.port);
+        set_if_some(&mut active.every, time_value(part.every));
+        set_if_some(&mut active.timeout, time_value(part.timeout));
+        set_if_some(&mut active.healthy_after, field_value(part.healthy_after));
+        set_if_some(&mut active.unhealthy_after, field_value(part.unhealthy_after));
+        active.port = field_value(part.port);
         active
     });
-    health.outliers = value(part.outliers).and_then(Switch::settings).map(|part| {
+    health.outliers = field_value(part.outliers).and_then(Switch::settings).map(|part| {
         let mut outliers = model::OutlierDetection::default();
-        put(&mut outliers.consecutive, value(part.consecutive));
-        outliers.failure_percent = value(part.failure_percent);
-        put(&mut outliers.least_requests, value(part.least_requests));
-        put(&mut outliers.interval, text(part.interval).map(|time| time.0));
-        put(&mut outliers.ejected, text(part.ejected).map(|time| time.0));
-        put(
-            &mut outliers.ejected_most,
-            text(part.ejected_most).map(|time| time.0),
-        );
-        put(&mut outliers.most_percent, value(part.most_percent));
+        set_if_some(&mut outliers.consecutive, field_value(part.consecutive));
+        outliers.failure_percent = field_value(part.failure_percent);
+        set_if_some(&mut outliers.least_requests, field_value(part.least_requests));
+        set_if_some(&mut outliers.interval, time_value(part.interval));
+        set_if_some(&mut outliers.ejected, time_value(part.ejected));
+        set_if_some(&mut outliers.ejected_most, time_value(part.ejected_most));
+        set_if_some(&mut outliers.most_percent, field_value(part.most_percent));
         outliers
     });
 }

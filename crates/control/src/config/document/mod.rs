@@ -3,35 +3,37 @@
 //!
 //! This module defines structure only; `build` validates values against each other.
 
-mod bounds;
 mod kubernetes;
 mod nats;
 mod policy;
 mod push;
 mod route;
 mod sources;
+mod traffic;
 mod upstream;
 
 use ringmain_gateway::model::{Addr, HeaderName, Hostname, LogDestination, Network, TlsVersion};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub(super) use self::bounds::*;
 pub(super) use self::kubernetes::*;
 pub(super) use self::nats::*;
 pub(super) use self::policy::*;
 pub(super) use self::push::*;
 pub(super) use self::route::*;
 pub(super) use self::sources::*;
+pub(super) use self::traffic::*;
 pub(super) use self::upstream::*;
-use super::texts::{Size, SizeOrOff, Time, TimeOrOff};
-use super::values::{At, Either, NumberOrOff, OneOrMany, Pairs, Switch, Text, secret};
+use super::fields::{
+    NumberOrOff, OneOrMany, OrderedMap, Parsed, ShortOrFull, Spanned, Switch, deserialize_secret,
+};
+use super::scalars::{ByteSize, ByteSizeOrOff, Time, TimeOrOff};
 
 /// An optional value.
-pub(super) type Maybe<T> = Option<At<T>>;
+pub(super) type Field<T> = Option<Spanned<T>>;
 
 /// An optional value, or list of values.
-pub(super) type Some1<T> = Option<At<OneOrMany<T>>>;
+pub(super) type OneOrManyField<T> = Option<Spanned<OneOrMany<T>>>;
 
 /// The configuration of the gateway. In every string, `${env:NAME}` is replaced by an environment variable and `${file:PATH}`
 /// by the contents of a file without its trailing line break; `$${` is a literal `${`. File paths are relative to this file.
@@ -41,62 +43,64 @@ pub(super) type Some1<T> = Option<At<OneOrMany<T>>>;
 #[schemars(title = "Configuration of ringmain")]
 pub(super) struct Document {
     /// The HTTP listen addresses, in short form: defines a listener named `default`.
-    pub(super) listen: Some1<Text<Addr>>,
+    pub(super) listen: OneOrManyField<Parsed<Addr>>,
     /// The upstream for requests that match no other route, in short form: defines a route named `default`.
-    pub(super) to: Some1<Either<Text<super::texts::To>, Backend>>,
+    pub(super) to: OneOrManyField<ShortOrFull<Parsed<super::scalars::UpstreamTarget>, BackendSection>>,
     /// The listeners, by name.
-    pub(super) listeners: Pairs<Listener>,
+    pub(super) listeners: OrderedMap<ListenerSection>,
     /// The routes, by name. Of routes that match equally the first applies.
-    pub(super) routes: Pairs<Route>,
+    pub(super) routes: OrderedMap<RouteSection>,
     /// The TCP and TLS routes, by name: connections that are forwarded as bytes.
-    pub(super) streams: Pairs<Stream>,
+    pub(super) streams: OrderedMap<StreamSection>,
     /// The upstreams, by name.
-    pub(super) upstreams: Pairs<Either<Text<super::texts::Url>, Upstream>>,
+    pub(super) upstreams: OrderedMap<ShortOrFull<Parsed<super::scalars::UpstreamUrl>, UpstreamSection>>,
     /// The identity providers that sign tokens (JWT), by name; `policies.jwt` of rules refers to these names.
-    pub(super) jwt_providers: Pairs<JwtProvider>,
+    pub(super) jwt_providers: OrderedMap<JwtProviderSection>,
     /// The push server: live updates in channels.
-    pub(super) push: Maybe<Push>,
+    pub(super) push: Field<PushSection>,
     /// The certificates with their private keys, by name.
-    pub(super) certificates: Pairs<Certificate>,
-    /// The certificate authorities that certificates are verified against, by name: PEM files.
-    pub(super) authorities: Pairs<String>,
+    pub(super) certificates: OrderedMap<CertificateSection>,
+    /// The certificate authorities that certificates are verified against, by name: PEM files. Example: `{staff: staff.pem}`.
+    pub(super) authorities: OrderedMap<String>,
     /// Kubernetes as a second source of listeners, routes and upstreams, beside those of this file: the Gateways of a controller name
     /// and the routes that are attached to them. Default: none.
-    pub(super) kubernetes: Maybe<Kubernetes>,
+    pub(super) kubernetes: Field<KubernetesSection>,
     /// The administration listener. Default: none.
-    pub(super) admin: Maybe<Admin>,
+    pub(super) admin: Field<AdminSection>,
     /// The access log. Default: none.
-    pub(super) access_log: Maybe<Either<Text<LogDestination>, AccessLog>>,
+    pub(super) access_log: Field<ShortOrFull<Parsed<LogDestination>, AccessLogSection>>,
     /// The limits of the process.
-    pub(super) limits: Maybe<Limits>,
+    pub(super) limits: Field<LimitsSection>,
 }
 
 /// A set of listen addresses with one protocol and one set of hosts. Listeners may share an address if their hosts differ.
+/// Example: `{address: ":8080"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Listener {
+#[schemars(rename = "Listener")]
+pub(super) struct ListenerSection {
     /// The listen addresses. Required.
-    pub(super) address: Some1<Text<Addr>>,
+    pub(super) address: OneOrManyField<Parsed<Addr>>,
     /// The protocol. Default: `https` with `tls`, else `http`.
-    pub(super) protocol: Maybe<Protocol>,
+    pub(super) protocol: Field<Protocol>,
     /// The hosts. Default: all hosts that no other listener of the address has.
-    pub(super) hosts: Some1<Text<Hostname>>,
+    pub(super) hosts: OneOrManyField<Parsed<Hostname>>,
     /// TLS termination: certificates, and verification of client certificates.
-    pub(super) tls: Maybe<ListenerTls>,
+    pub(super) tls: Field<ListenerTlsSection>,
     /// Requires a PROXY protocol header at the start of each connection.
-    pub(super) proxy_protocol: Maybe<ProxyProtocol>,
+    pub(super) proxy_protocol: Field<ProxyProtocolSection>,
     /// Redirects every request to the same URL under `https`.
-    pub(super) redirect_to_https: Maybe<Switch<HttpsRedirect>>,
+    pub(super) redirect_to_https: Field<Switch<HttpsRedirectSection>>,
     /// The proxies that are trusted to report the client's address. Default: none, the client is the peer of the connection.
-    pub(super) client_address: Maybe<ClientAddress>,
+    pub(super) client_address: Field<ClientAddressSection>,
     /// Merges repeated slashes in paths sent to upstreams. Default: `false`, the path is sent as received. Rules are always
     /// matched against the path with merged slashes.
-    pub(super) merge_slashes: Maybe<bool>,
+    pub(super) merge_slashes: Field<bool>,
     /// The handling of `%2F`, `%5C` and `\` in paths. Default: `reject` if a rule of the listener protects a part of its paths,
     /// else `keep`.
-    pub(super) escaped_slashes: Maybe<EscapedSlashes>,
+    pub(super) escaped_slashes: Field<EscapedSlashes>,
     /// The limits of connections and request heads.
-    pub(super) limits: Maybe<HttpLimits>,
+    pub(super) limits: Field<HttpLimitsSection>,
 }
 
 /// The handling of escaped slashes and of backslashes in paths.
@@ -129,26 +133,28 @@ pub(super) enum Protocol {
     TlsPassthrough,
 }
 
-/// TLS termination at a listener.
+/// TLS termination at a listener. Example: `{certificates: site}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ListenerTls {
-    /// The names of certificates. The one that matches the SNI is presented, else the first.
-    pub(super) certificates: Some1<String>,
+#[schemars(rename = "ListenerTls")]
+pub(super) struct ListenerTlsSection {
+    /// The names of certificates. The one that matches the SNI is presented, else the first. Example: `site`.
+    pub(super) certificates: OneOrManyField<String>,
     /// Verification of client certificates. Default: none, no certificate is requested.
-    pub(super) clients: Maybe<ClientCertificates>,
+    pub(super) clients: Field<ClientCertificatesSection>,
     /// The minimum TLS version. Default: `1.2`.
-    pub(super) minimum: Maybe<Text<TlsVersion>>,
+    pub(super) minimum: Field<Parsed<TlsVersion>>,
 }
 
-/// Verification of client certificates.
+/// Verification of client certificates. Example: `{authorities: staff}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ClientCertificates {
-    /// The names of the authorities that client certificates are verified against.
-    pub(super) authorities: Some1<String>,
+#[schemars(rename = "ClientCertificates")]
+pub(super) struct ClientCertificatesSection {
+    /// The names of the authorities that client certificates are verified against. Example: `staff`.
+    pub(super) authorities: OneOrManyField<String>,
     /// The handling of clients without a valid certificate. Default: `required`.
-    pub(super) mode: Maybe<ClientCertificateMode>,
+    pub(super) mode: Field<ClientCertificateMode>,
 }
 
 /// The handling of clients without a valid certificate.
@@ -163,128 +169,138 @@ pub(super) enum ClientCertificateMode {
     Unchecked,
 }
 
-/// A PROXY protocol header, version 1 or 2.
+/// A PROXY protocol header, version 1 or 2. Example: `{from: 10.0.0.0/8}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ProxyProtocol {
+#[schemars(rename = "ProxyProtocol")]
+pub(super) struct ProxyProtocolSection {
     /// The networks that must send it; connections from other addresses are closed.
-    pub(super) from: Some1<Text<Network>>,
+    pub(super) from: OneOrManyField<Parsed<Network>>,
     /// The timeout for its arrival; then the connection is closed. Default: `5s`.
-    pub(super) timeout: Maybe<Text<Time>>,
+    pub(super) timeout: Field<Parsed<Time>>,
 }
 
-/// A redirect of requests without TLS.
+/// A redirect of requests without TLS. Example: `{port: 8443}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct HttpsRedirect {
+#[schemars(rename = "HttpsRedirect")]
+pub(super) struct HttpsRedirectSection {
     /// The port of the URL. Default: 443.
-    pub(super) port: Maybe<u16>,
-    /// The status: 301, 302, 303, 307 or 308. Default: 308.
-    pub(super) status: Maybe<u16>,
+    pub(super) port: Field<u16>,
+    /// The status: 301, 302, 303, 307 or 308. Default: 308. Example: `301`.
+    pub(super) status: Field<u16>,
 }
 
 /// The source of the client's address. The header is read from its end, skipping addresses of trusted networks; the first other
-/// address is the client's.
+/// address is the client's. Example: `{trusted: 10.0.0.0/8}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ClientAddress {
+#[schemars(rename = "ClientAddress")]
+pub(super) struct ClientAddressSection {
     /// The networks of trusted proxies.
-    pub(super) trusted: Some1<Text<Network>>,
+    pub(super) trusted: OneOrManyField<Parsed<Network>>,
     /// The header with the client's address: `X-Forwarded-For`, `Forwarded`, or a header with a single address. Default:
     /// `X-Forwarded-For`.
-    pub(super) header: Maybe<Text<HeaderName>>,
-    /// The maximum number of proxies, from 1 to 16. Default: unlimited.
-    pub(super) hops: Maybe<u8>,
+    pub(super) header: Field<Parsed<HeaderName>>,
+    /// The maximum number of proxies, from 1 to 16. Default: unlimited. Example: `2`.
+    pub(super) hops: Field<u8>,
 }
 
-/// The limits of an HTTP connection.
+/// The limits of an HTTP connection. Example: `{keep_alive: 30s}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct HttpLimits {
+#[schemars(rename = "HttpLimits")]
+pub(super) struct HttpLimitsSection {
     /// The maximum size of the request line and headers, at most `48KiB`. Default: `32KiB`.
-    pub(super) head: Maybe<Text<Size>>,
+    pub(super) head: Field<Parsed<ByteSize>>,
     /// The maximum number of headers. Default: 100.
-    pub(super) headers: Maybe<u16>,
+    pub(super) headers: Field<u16>,
     /// The timeout for receiving a request head, from its first byte to its last. Default: `10s`.
-    pub(super) head_timeout: Maybe<Text<Time>>,
+    pub(super) head_timeout: Field<Parsed<Time>>,
     /// The idle timeout between requests. Default: `75s`.
-    pub(super) keep_alive: Maybe<Text<Time>>,
-    /// The maximum number of requests on a connection. Default: unlimited.
-    pub(super) requests_per_connection: Maybe<u32>,
+    pub(super) keep_alive: Field<Parsed<Time>>,
+    /// The maximum number of requests on a connection. Default: unlimited. Example: `1000`.
+    pub(super) requests_per_connection: Field<u32>,
     /// The minimum rate per second at which a client must send or receive, after a grace period of 5 s. Default: `240B`.
     /// Request bodies without an announced length are live streams and exempt; `timeouts.idle` applies to these.
-    pub(super) minimum_rate: Maybe<Text<Size>>,
+    pub(super) minimum_rate: Field<Parsed<ByteSize>>,
 }
 
-/// A certificate with its private key.
+/// A certificate with its private key. Example: `{chain: site.crt, key: site.key}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Certificate {
-    /// A PEM file with the certificate, followed by its intermediate certificates.
-    pub(super) chain: Maybe<String>,
-    /// A PEM file with the private key.
-    pub(super) key: Maybe<String>,
+#[schemars(rename = "Certificate")]
+pub(super) struct CertificateSection {
+    /// A PEM file with the certificate, followed by its intermediate certificates. Example: `site.crt`.
+    pub(super) chain: Field<String>,
+    /// A PEM file with the private key. Example: `site.key`.
+    pub(super) key: Field<String>,
 }
 
-/// A TCP or TLS route: connections are forwarded as bytes.
+/// A TCP or TLS route: connections are forwarded as bytes. Example: `{to: "http://127.0.0.1:5432"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Stream {
-    /// The names of listeners. Default: all that are not HTTP listeners.
-    pub(super) listeners: Some1<String>,
+#[schemars(rename = "Stream")]
+pub(super) struct StreamSection {
+    /// The names of listeners. Default: all that are not HTTP listeners. Example: `main`.
+    pub(super) listeners: OneOrManyField<String>,
     /// The hosts, matched against the SNI. Default: all.
-    pub(super) hosts: Some1<Text<Hostname>>,
+    pub(super) hosts: OneOrManyField<Parsed<Hostname>>,
     /// The upstreams: one, or several by weight.
-    pub(super) to: Some1<Either<Text<super::texts::To>, Backend>>,
+    pub(super) to: OneOrManyField<ShortOrFull<Parsed<super::scalars::UpstreamTarget>, BackendSection>>,
     /// The idle timeout: the time without a byte in either direction after which the connection is reset. Default: `1h`.
-    pub(super) idle: Maybe<Text<TimeOrOff>>,
+    pub(super) idle: Field<Parsed<TimeOrOff>>,
 }
 
 /// The administration listener. Every client that can connect to it may read everything, and may also change state unless
-/// `token` is set.
+/// `token` is set. Example: `{address: "127.0.0.1:9901"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Admin {
+#[schemars(rename = "Admin")]
+pub(super) struct AdminSection {
     /// The listen addresses: on the loopback interface or a Unix socket, unless access is restricted by other means. Required.
-    pub(super) address: Some1<Text<Addr>>,
+    pub(super) address: OneOrManyField<Parsed<Addr>>,
     /// The host names accepted in `Host`, besides IP addresses and `localhost`; others are rejected with 421, as a protection
     /// against DNS rebinding. Default: none.
-    pub(super) hosts: Some1<Text<Hostname>>,
+    pub(super) hosts: OneOrManyField<Parsed<Hostname>>,
     /// The token that requests which change state (`/drain`, `/log`) must send in `Authorization: Bearer`; best as `${env:…}`
-    /// or `${file:…}`. Default: none.
-    #[serde(deserialize_with = "secret")]
+    /// or `${file:…}`. Default: none. Example: `${env:ADMIN_TOKEN}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
-    pub(super) token: Maybe<String>,
+    pub(super) token: Field<String>,
     /// The addresses of a listener with `/metrics`, `/healthz` and `/readyz` only, for any `Host`: for clients without access
     /// to the administration. Default: none.
-    pub(super) metrics: Some1<Text<Addr>>,
+    pub(super) metrics: OneOrManyField<Parsed<Addr>>,
 }
 
-/// The access log, with one line per request.
+/// The access log, with one line per request. Example: `{to: stdout, format: json}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct AccessLog {
+#[schemars(rename = "AccessLog")]
+pub(super) struct AccessLogSection {
     /// The destination. Default: `stdout`.
-    pub(super) to: Maybe<Text<LogDestination>>,
+    pub(super) to: Field<Parsed<LogDestination>>,
     /// The format: `json`, `combined`, or a template with fields as `{name}`, which docs/gateway.md lists. Default: `json`.
-    pub(super) format: Maybe<String>,
+    pub(super) format: Field<String>,
 }
 
-/// The limits of the process.
+/// The limits of the process. Example: `{connections: 100000, drain: 60s}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Limits {
-    /// The maximum number of client connections. Default: derived from the limit of file descriptors.
-    pub(super) connections: Maybe<u32>,
+#[schemars(rename = "Limits")]
+pub(super) struct LimitsSection {
+    /// The maximum number of client connections. Default: derived from the limit of file descriptors. Example: `100000`.
+    pub(super) connections: Field<u32>,
     /// The maximum number of connections to all upstreams together. Default: unlimited, the limits of each upstream apply.
-    pub(super) upstream_connections: Maybe<u32>,
+    /// Example: `10000`.
+    pub(super) upstream_connections: Field<u32>,
     /// The maximum number of connections per client address (IPv6: per /64); further connections are closed. Default: 1024, or
     /// `off` if a listener trusts proxies (`client_address`, `proxy_protocol`). The flag `--per-address` takes precedence.
-    pub(super) connections_per_address: Maybe<Text<NumberOrOff>>,
+    pub(super) connections_per_address: Field<Parsed<NumberOrOff>>,
     /// The maximum size of request bodies sent to upstreams, for rules without `body.request`. Default: `16MiB`.
-    pub(super) body: Maybe<Text<SizeOrOff>>,
+    pub(super) body: Field<Parsed<ByteSizeOrOff>>,
     /// The timeout of a whole exchange, for rules without `timeouts.request`. Default: `off`.
-    pub(super) request_timeout: Maybe<Text<TimeOrOff>>,
+    pub(super) request_timeout: Field<Parsed<TimeOrOff>>,
     /// The time that requests in flight have to complete during a graceful shutdown. Default: `30s`.
-    pub(super) drain: Maybe<Text<Time>>,
+    pub(super) drain: Field<Parsed<Time>>,
 }

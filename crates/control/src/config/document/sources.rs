@@ -4,10 +4,10 @@ use ringmain_gateway::model::{ChannelTemplate, Hostname, NatsServer, SaslMechani
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, NatsFilter, Some1};
-use crate::config::error::quoted;
-use crate::config::texts::Time;
-use crate::config::values::{Parse, Text, secret};
+use super::{Field, NatsFilter, OneOrManyField};
+use crate::config::error::quote;
+use crate::config::fields::{ParseScalar, Parsed, deserialize_secret};
+use crate::config::scalars::Time;
 
 /// Defines the keys of a source: its own, and those that translate records, which all sources have. Their documentation differs.
 /// `serde(flatten)` would accept unknown keys.
@@ -17,18 +17,18 @@ macro_rules! source_keys {
         struct $name:ident { $($(#[$own_meta:meta])* $own:ident: $type:ty,)* }
         mapping { $(#[$channel:meta])* channel, $(#[$format:meta])* format, $($(#[$more_meta:meta])* $more:ident,)* }
     ) => {
-        $(#[$meta])*
         #[derive(Debug, Default, Deserialize, JsonSchema)]
         #[serde(default, deny_unknown_fields)]
+        $(#[$meta])*
         pub(in crate::config) struct $name {
             $($(#[$own_meta])* pub(in crate::config) $own: $type,)*
             $(#[$channel])*
-            channel: Maybe<Text<ChannelTemplate>>,
+            channel: Field<Parsed<ChannelTemplate>>,
             $(#[$format])*
-            format: Maybe<RecordFormat>,
+            format: Field<RecordFormat>,
             $($(#[$more_meta])* $more: source_keys!(@type $more),)*
             /// Includes this source in readiness: `/readyz` of the administration returns 503 while it does not deliver. Default: `true`.
-            readiness: Maybe<bool>,
+            readiness: Field<bool>,
         }
 
         impl $name {
@@ -47,8 +47,8 @@ macro_rules! source_keys {
             }
         }
     };
-    (@type dead_letters) => { Maybe<String> };
-    (@type in_flight) => { Maybe<u32> };
+    (@type dead_letters) => { Field<String> };
+    (@type in_flight) => { Field<u32> };
 }
 
 /// Defines the keys of a source that reads Redis: those of its access, and as [`source_keys`].
@@ -62,19 +62,19 @@ macro_rules! redis_keys {
             $(#[$meta])*
             struct $name {
                 /// The server, `HOST:PORT`; the nodes of a cluster; or the Sentinels of `sentinel`.
-                servers: Some1<Text<BrokerServer>>,
+                servers: OneOrManyField<Parsed<BrokerServer>>,
                 /// The servers are nodes of a Redis Cluster. Default: `false`.
-                cluster: Maybe<bool>,
-                /// The name of the master, which the servers (Sentinels) know. Default: none.
-                sentinel: Maybe<String>,
-                /// The user name; requires `password`. Default: the default user.
-                user: Maybe<String>,
-                /// The password; best as `${env:…}` or `${file:…}`.
-                #[serde(deserialize_with = "secret")]
+                cluster: Field<bool>,
+                /// The name of the master, which the servers (Sentinels) know. Default: none. Example: `main`.
+                sentinel: Field<String>,
+                /// The user name; requires `password`. Default: the default user. Example: `ringmain`.
+                user: Field<String>,
+                /// The password; best as `${env:…}` or `${file:…}`. Example: `${env:REDIS_PASSWORD}`.
+                #[serde(deserialize_with = "deserialize_secret")]
                 #[schemars(extend("writeOnly" = true))]
-                password: Maybe<String>,
+                password: Field<String>,
                 /// TLS settings. Default: none, the connection is not encrypted.
-                tls: Maybe<BrokerTls>,
+                tls: Field<BrokerTlsSection>,
                 $($own)*
             }
             $($mapping)*
@@ -99,47 +99,50 @@ macro_rules! redis_keys {
 /// The keys that translate the records of a source.
 #[derive(Debug)]
 pub(in crate::config) struct MappingKeys {
-    pub(in crate::config) channel: Maybe<Text<ChannelTemplate>>,
-    pub(in crate::config) format: Maybe<RecordFormat>,
-    pub(in crate::config) dead_letters: Maybe<String>,
-    pub(in crate::config) in_flight: Maybe<u32>,
-    pub(in crate::config) readiness: Maybe<bool>,
+    pub(in crate::config) channel: Field<Parsed<ChannelTemplate>>,
+    pub(in crate::config) format: Field<RecordFormat>,
+    pub(in crate::config) dead_letters: Field<String>,
+    pub(in crate::config) in_flight: Field<u32>,
+    pub(in crate::config) readiness: Field<bool>,
 }
 
 /// The keys of the access to Redis.
 #[derive(Debug)]
 pub(in crate::config) struct RedisAccessKeys {
-    pub(in crate::config) servers: Some1<Text<BrokerServer>>,
-    pub(in crate::config) cluster: Maybe<bool>,
-    pub(in crate::config) sentinel: Maybe<String>,
-    pub(in crate::config) user: Maybe<String>,
-    pub(in crate::config) password: Maybe<String>,
-    pub(in crate::config) tls: Maybe<BrokerTls>,
+    pub(in crate::config) servers: OneOrManyField<Parsed<BrokerServer>>,
+    pub(in crate::config) cluster: Field<bool>,
+    pub(in crate::config) sentinel: Field<String>,
+    pub(in crate::config) user: Field<String>,
+    pub(in crate::config) password: Field<String>,
+    pub(in crate::config) tls: Field<BrokerTlsSection>,
 }
 
 source_keys! {
     /// Topics of a Kafka cluster whose records are published in channels, at least once and in the order of each partition.
-    /// Publications have the offsets of their records: a client that moves to another node recovers there.
-    struct Kafka {
+    /// Publications have the offsets of their records: a client that moves to another node recovers there. Example:
+    /// `{servers: "queue.internal:9092", topics: prices}`.
+    #[schemars(rename = "Kafka")]
+    struct KafkaSection {
         /// The bootstrap servers, `HOST:PORT`.
-        servers: Some1<Text<BrokerServer>>,
-        /// The topics. Either this, or `pattern`.
-        topics: Some1<String>,
-        /// A regular expression for the names of topics. Topics that are created later are found within 30 seconds.
-        pattern: Maybe<String>,
-        /// The consumer group, whose members share the partitions: a record is published by one node. Offsets are committed once channels
-        /// have their records. Default: none, every node reads all partitions.
-        group: Maybe<String>,
+        servers: OneOrManyField<Parsed<BrokerServer>>,
+        /// The topics. Either this, or `pattern`. Example: `prices`.
+        topics: OneOrManyField<String>,
+        /// A regular expression for the names of topics. Topics that are created later are found within 30 seconds. Example:
+        /// `prices-[a-z]+`.
+        pattern: Field<String>,
+        /// The consumer group, whose members share the partitions: a record is published by one node. Offsets are committed
+        /// once channels have their records. Default: none, every node reads all partitions. Example: `ringmain`.
+        group: Field<String>,
         /// The start without a committed offset: a time (so far back), `earliest` or `latest`. Records before the start of the
         /// process fill the history of channels and are sent to no subscriber; a time also applies behind a committed offset.
         /// Default: `1m`.
-        start: Maybe<Text<StartPosition>>,
+        start: Field<Parsed<StartPosition>>,
         /// Reads records of committed transactions only. Default: `true`.
-        read_committed: Maybe<bool>,
+        read_committed: Field<bool>,
         /// SASL authentication. Default: none.
-        sasl: Maybe<KafkaSasl>,
+        sasl: Field<KafkaSaslSection>,
         /// TLS settings. Default: none, the connection is not encrypted.
-        tls: Maybe<BrokerTls>,
+        tls: Field<BrokerTlsSection>,
     }
     mapping {
         /// The channel that a record is published in. `{key}` is replaced by the record's key, `{topic}` by the topic, `{2}` by the second
@@ -147,37 +150,40 @@ source_keys! {
         channel,
         /// The meaning of a record's value. Default: `data`.
         format,
-        /// The topic that records are sent to which cannot be published. Default: none, they are counted and logged.
+        /// The topic that records are sent to which cannot be published. Default: none, they are counted and logged. Example:
+        /// `dead-prices`.
         dead_letters,
         /// The maximum number of records of a partition in flight, from 1 to 65536. Default: 4096.
         in_flight,
     }
 }
 
-/// SASL authentication at a Kafka cluster.
+/// SASL authentication at a Kafka cluster. Example: `{user: ringmain, password: "${env:SECRET}"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct KafkaSasl {
+#[schemars(rename = "KafkaSasl")]
+pub(in crate::config) struct KafkaSaslSection {
     /// The mechanism: `plain`, `scram-sha-256` or `scram-sha-512`. Default: `scram-sha-512`.
-    pub(in crate::config) mechanism: Maybe<Text<SaslMechanism>>,
-    /// The user. Required.
-    pub(in crate::config) user: Maybe<String>,
-    /// The password; best as `${env:…}` or `${file:…}`. Required.
-    #[serde(deserialize_with = "secret")]
+    pub(in crate::config) mechanism: Field<Parsed<SaslMechanism>>,
+    /// The user. Required. Example: `ringmain`.
+    pub(in crate::config) user: Field<String>,
+    /// The password; best as `${env:…}` or `${file:…}`. Required. Example: `${env:KAFKA_PASSWORD}`.
+    #[serde(deserialize_with = "deserialize_secret")]
     #[schemars(extend("writeOnly" = true))]
-    pub(in crate::config) password: Maybe<String>,
+    pub(in crate::config) password: Field<String>,
 }
 
-/// TLS to a broker.
+/// TLS to a broker. Example: `{authorities: staff}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct BrokerTls {
+#[schemars(rename = "BrokerTls")]
+pub(in crate::config) struct BrokerTlsSection {
     /// The name that the certificate is verified against. Default: the server's host.
-    pub(in crate::config) server_name: Maybe<Text<Hostname>>,
-    /// The names of trusted authorities. Default: the system's trusted authorities.
-    pub(in crate::config) authorities: Some1<String>,
-    /// The name of the client certificate, which is presented on request.
-    pub(in crate::config) certificate: Maybe<String>,
+    pub(in crate::config) server_name: Field<Parsed<Hostname>>,
+    /// The names of trusted authorities. Default: the system's trusted authorities. Example: `staff`.
+    pub(in crate::config) authorities: OneOrManyField<String>,
+    /// The name of the client certificate, which is presented on request. Example: `site`.
+    pub(in crate::config) certificate: Field<String>,
 }
 
 /// The meaning of a record's value.
@@ -192,35 +198,38 @@ pub(in crate::config) enum RecordFormat {
 }
 
 source_keys! {
-    /// A JetStream stream of a NATS cluster whose messages are published in channels, at least once and in their order. Publications have
-    /// the sequence numbers of their messages: a client that moves to another node recovers there.
-    struct JetStream {
+    /// A JetStream stream of a NATS cluster whose messages are published in channels, at least once and in their order.
+    /// Publications have the sequence numbers of their messages: a client that moves to another node recovers there. Example:
+    /// `{servers: "nats://queue.internal:4222", stream: PRICES}`.
+    #[schemars(rename = "JetStream")]
+    struct JetStreamSection {
         /// The servers of one cluster. Each is tried when the one before is unreachable.
-        servers: Some1<Text<NatsServer>>,
-        /// The stream. Required.
-        stream: Maybe<String>,
+        servers: OneOrManyField<Parsed<NatsServer>>,
+        /// The stream. Required. Example: `PRICES`.
+        stream: Field<String>,
         /// Filters of subjects, optionally with `*` and `>`. Default: all subjects of the stream.
-        subjects: Some1<Text<NatsFilter>>,
-        /// The durable consumer, which is created if it does not exist: nodes with the same one share the messages. Default: none, every
-        /// node reads all messages.
-        durable: Maybe<String>,
+        subjects: OneOrManyField<Parsed<NatsFilter>>,
+        /// The durable consumer, which is created if it does not exist: nodes with the same one share the messages. Default:
+        /// none, every node reads all messages. Example: `ringmain`.
+        durable: Field<String>,
         /// The start without a durable consumer: a time (so far back), `earliest` or `latest`. Messages before the start of the
         /// process fill the history of channels and are sent to no subscriber. Default: `1m`.
-        start: Maybe<Text<StartPosition>>,
-        /// The user name; requires `password`.
-        user: Maybe<String>,
-        /// The password of `user`; best as `${env:…}` or `${file:…}`.
-        #[serde(deserialize_with = "secret")]
+        start: Field<Parsed<StartPosition>>,
+        /// The user name; requires `password`. Example: `ringmain`.
+        user: Field<String>,
+        /// The password of `user`; best as `${env:…}` or `${file:…}`. Example: `${env:NATS_PASSWORD}`.
+        #[serde(deserialize_with = "deserialize_secret")]
         #[schemars(extend("writeOnly" = true))]
-        password: Maybe<String>,
-        /// An authentication token, in place of `user`; best as `${env:…}` or `${file:…}`.
-        #[serde(deserialize_with = "secret")]
+        password: Field<String>,
+        /// An authentication token, in place of `user`; best as `${env:…}` or `${file:…}`. Example: `${env:NATS_TOKEN}`.
+        #[serde(deserialize_with = "deserialize_secret")]
         #[schemars(extend("writeOnly" = true))]
-        token: Maybe<String>,
+        token: Field<String>,
         /// A credentials file, in place of the keys above: as written by `nsc` (JWT and NKey seed), or with an NKey seed only.
-        credentials: Maybe<String>,
+        /// Example: `ringmain.creds`.
+        credentials: Field<String>,
         /// TLS settings. With this key TLS is required; without it TLS is used if the server requires it.
-        tls: Maybe<super::NatsTls>,
+        tls: Field<super::NatsTlsSection>,
     }
     mapping {
         /// The channel that a message is published in. `{subject}` is replaced by the subject, `{2}` by its second word, `{2..}` by all
@@ -229,6 +238,7 @@ source_keys! {
         /// The meaning of a message's payload. Default: `data`.
         format,
         /// The subject that messages are sent to which cannot be published. Default: none, they are counted and logged.
+        /// Example: `dead.prices`.
         dead_letters,
         /// The maximum number of messages in flight, from 1 to 65536. Default: 4096.
         in_flight,
@@ -236,22 +246,24 @@ source_keys! {
 }
 
 redis_keys! {
-    /// Streams of Redis whose entries are published in channels, at least once and in the order of each stream.
-    struct RedisStreams {
+    /// Streams of Redis whose entries are published in channels, at least once and in the order of each stream. Example:
+    /// `{servers: "10.0.0.1:6379", streams: prices}`.
+    #[schemars(rename = "RedisStreams")]
+    struct RedisStreamsSection {
         /// The database. Default: 0.
-        database: Maybe<u32>,
-        /// The streams. Required.
-        streams: Some1<String>,
+        database: Field<u32>,
+        /// The streams. Required. Example: `prices`.
+        streams: OneOrManyField<String>,
         /// The consumer group, which is created if it does not exist. Default: `ringmain`.
-        group: Maybe<String>,
-        /// The name of this node in the group; it must differ between nodes. Default: the host name.
-        consumer: Maybe<String>,
+        group: Field<String>,
+        /// The name of this node in the group; it must differ between nodes. Default: the host name. Example: `node-1`.
+        consumer: Field<String>,
         /// The field that holds the value of an entry. Default: `data`.
-        field: Maybe<String>,
+        field: Field<String>,
         /// The time after which entries that another consumer has not acknowledged are claimed. Default: `30s`.
-        claim_after: Maybe<Text<Time>>,
+        claim_after: Field<Parsed<Time>>,
         /// The start of a new group: a time (so far back), `earliest` or `latest`. Default: `latest`.
-        start: Maybe<Text<StartPosition>>,
+        start: Field<Parsed<StartPosition>>,
     }
     mapping {
         /// The channel that an entry is published in. `{key}` is replaced by its field `key`, `{stream}` by the stream, `{header:NAME}` by
@@ -259,7 +271,8 @@ redis_keys! {
         channel,
         /// The meaning of an entry's value. Default: `data`.
         format,
-        /// The stream that entries are added to which cannot be published. Default: none, they are counted and logged.
+        /// The stream that entries are added to which cannot be published. Default: none, they are counted and logged. Example:
+        /// `dead-prices`.
         dead_letters,
         /// The maximum number of entries of a stream in flight, from 1 to 65536. Default: 4096.
         in_flight,
@@ -267,13 +280,14 @@ redis_keys! {
 }
 
 redis_keys! {
-    /// Redis pub/sub, whose messages are published in channels, at most once: after a reconnect the channels start a new epoch, and
-    /// positioned clients are notified.
-    struct RedisPubSub {
-        /// The channels of Redis to subscribe to.
-        channels: Some1<String>,
-        /// The patterns of channels of Redis to subscribe to, as in `PSUBSCRIBE`.
-        patterns: Some1<String>,
+    /// Redis pub/sub, whose messages are published in channels, at most once: after a reconnect the channels start a new epoch,
+    /// and positioned clients are notified. Example: `{servers: "10.0.0.1:6379", channels: prices}`.
+    #[schemars(rename = "RedisPubSub")]
+    struct RedisPubSubSection {
+        /// The channels of Redis to subscribe to. Example: `prices`.
+        channels: OneOrManyField<String>,
+        /// The patterns of channels of Redis to subscribe to, as in `PSUBSCRIBE`. Example: `prices.*`.
+        patterns: OneOrManyField<String>,
     }
     mapping {
         /// The channel that a message is published in. `{channel}` is replaced by the channel of Redis, `{2}` by its second word.
@@ -285,29 +299,31 @@ redis_keys! {
 }
 
 source_keys! {
-    /// An outbox table of PostgreSQL whose rows are published in channels, at least once and in the order of each partition. The application
-    /// inserts rows in its own transactions; published rows are deleted. docs/outbox.sql creates the table.
-    struct Postgres {
-        /// The server, `HOST:PORT`, or the directory of its Unix socket. Required.
-        server: Maybe<String>,
-        /// The database. Required.
-        database: Maybe<String>,
-        /// The user. Required.
-        user: Maybe<String>,
-        /// The password; best as `${env:…}` or `${file:…}`. Default: none.
-        #[serde(deserialize_with = "secret")]
+    /// An outbox table of PostgreSQL whose rows are published in channels, at least once and in the order of each partition.
+    /// The application inserts rows in its own transactions; published rows are deleted. docs/outbox.sql creates the table.
+    /// Example: `{server: "db.internal:5432", database: shop, user: ringmain}`.
+    #[schemars(rename = "Postgres")]
+    struct PostgresSection {
+        /// The server, `HOST:PORT`, or the directory of its Unix socket. Required. Example: `db.internal:5432`.
+        server: Field<String>,
+        /// The database. Required. Example: `shop`.
+        database: Field<String>,
+        /// The user. Required. Example: `ringmain`.
+        user: Field<String>,
+        /// The password; best as `${env:…}` or `${file:…}`. Default: none. Example: `${env:PGPASSWORD}`.
+        #[serde(deserialize_with = "deserialize_secret")]
         #[schemars(extend("writeOnly" = true))]
-        password: Maybe<String>,
+        password: Field<String>,
         /// TLS settings. Default: none, the connection is not encrypted.
-        tls: Maybe<BrokerTls>,
+        tls: Field<BrokerTlsSection>,
         /// The table, optionally with its schema. Default: `ringmain_outbox`.
-        table: Maybe<String>,
+        table: Field<String>,
         /// The number of partitions, numbered from 0 in the column `partition`: rows of one are published in order. Default: 1.
-        partitions: Maybe<u32>,
+        partitions: Field<u32>,
         /// The interval at which the table is polled without a notification. Default: `1s`.
-        poll_interval: Maybe<Text<Time>>,
+        poll_interval: Field<Parsed<Time>>,
         /// The channel of `NOTIFY` that wakes the source. Default: `ringmain_outbox`.
-        notify: Maybe<String>,
+        notify: Field<String>,
     }
     mapping {
         /// The channel that a row is published in. `{header:channel}` is its column `channel`, `{key}` its column `key`. Default:
@@ -316,6 +332,7 @@ source_keys! {
         /// The meaning of a row's data. Default: `data`.
         format,
         /// The table that rows are moved to which cannot be published. Default: none, they are counted, logged and deleted.
+        /// Example: `ringmain_dead`.
         dead_letters,
         /// The maximum number of rows of a partition in flight, from 1 to 65536. Default: 4096.
         in_flight,
@@ -326,17 +343,18 @@ source_keys! {
 #[derive(Clone, Debug)]
 pub(in crate::config) struct BrokerServer(pub(in crate::config) String);
 
-impl Parse for BrokerServer {
+impl ParseScalar for BrokerServer {
     const NAME: &'static str = "broker";
-    const ABOUT: &'static str =
+    const DESCRIPTION: &'static str =
         "The address of a broker, `HOST:PORT`: `queue.internal:9092`, `10.0.0.1:6379`, `[::1]:6379`.";
-    const SHAPE: &'static str = "^[^/]+:[0-9]+$";
+    const EXAMPLES: &'static [&'static str] = &["queue.internal:9092", "10.0.0.1:6379"];
+    const PATTERN: &'static str = "^[^/]+:[0-9]+$";
 
     fn parse(text: &str) -> Result<BrokerServer, String> {
         let wrong = || {
             Err(format!(
                 "expected HOST:PORT, such as queue.internal:9092, found {}",
-                quoted(text)
+                quote(text)
             ))
         };
         let Some((host, port)) = text.rsplit_once(':') else {
@@ -350,19 +368,21 @@ impl Parse for BrokerServer {
     }
 }
 
-impl Parse for ChannelTemplate {
+impl ParseScalar for ChannelTemplate {
     const NAME: &'static str = "channel of a record";
-    const ABOUT: &'static str = "A channel's name with parts of a record in it: `{key}`, `{topic}` (or `{subject}`, `{stream}`, `{channel}`), `{2}` for its second word, `{2..}` for all words from the second on, `{header:NAME}`: `prices:{key}`.";
+    const DESCRIPTION: &'static str = "The name of a channel with placeholders for parts of a record: `{key}`, `{topic}` (or `{subject}`, `{stream}`, `{channel}`), `{2}` for its second word, `{2..}` for all words from the second on, `{header:NAME}`: `prices:{key}`.";
+    const EXAMPLES: &'static [&'static str] = &["prices:{2}", "{2..}"];
 
     fn parse(text: &str) -> Result<ChannelTemplate, String> {
         ChannelTemplate::parse(text)
     }
 }
 
-impl Parse for SaslMechanism {
+impl ParseScalar for SaslMechanism {
     const NAME: &'static str = "SASL mechanism";
-    const ABOUT: &'static str = "A SASL mechanism: `plain`, `scram-sha-256` or `scram-sha-512`.";
-    const SHAPE: &'static str = "^(plain|scram-sha-256|scram-sha-512)$";
+    const DESCRIPTION: &'static str = "A SASL mechanism: `plain`, `scram-sha-256` or `scram-sha-512`.";
+    const EXAMPLES: &'static [&'static str] = &["scram-sha-512", "plain"];
+    const PATTERN: &'static str = "^(plain|scram-sha-256|scram-sha-512)$";
 
     fn parse(text: &str) -> Result<SaslMechanism, String> {
         match text {
@@ -371,17 +391,17 @@ impl Parse for SaslMechanism {
             "scram-sha-512" => Ok(SaslMechanism::ScramSha512),
             _ => Err(format!(
                 "expected `plain`, `scram-sha-256` or `scram-sha-512`, found {}",
-                quoted(text)
+                quote(text)
             )),
         }
     }
 }
 
-impl Parse for StartPosition {
+impl ParseScalar for StartPosition {
     const NAME: &'static str = "start";
-    const ABOUT: &'static str =
-        "Where reading starts: a time with its unit, so far back, such as `1m`; `earliest` or `latest`.";
-    const SHAPE: &'static str = "^([0-9]+ ?(us|ms|s|m|h|d)|earliest|latest)$";
+    const DESCRIPTION: &'static str = "The start position of reading: a time with its unit (so far back), such as `1m`; `earliest` or `latest`.";
+    const EXAMPLES: &'static [&'static str] = &["1m", "earliest"];
+    const PATTERN: &'static str = "^([0-9]+ ?(us|ms|s|m|h|d)|earliest|latest)$";
 
     fn parse(text: &str) -> Result<StartPosition, String> {
         match text {

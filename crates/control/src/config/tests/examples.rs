@@ -1,4 +1,4 @@
-//! The examples of the repository, and what the keys of a file become.
+//! The examples of the repository, and the meaning of their keys.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use ringmain_gateway::model::{
     Action, AffinityBy, Balance, HashKey, HealthCheck, PathMatch, PathRewrite, Target,
 };
 
-use super::{loaded, right};
+use super::{loaded, valid_config};
 
 const PROXY: &str = include_str!("../../../../../examples/proxy.yaml");
 const SHOP: &str = include_str!("../../../../../examples/shop.yaml");
@@ -18,26 +18,26 @@ const GOLDEN: &str = include_str!("shop.golden");
 fn five_lines_are_a_reverse_proxy() {
     let written = PROXY.lines().filter(|line| !line.starts_with('#'));
     assert!(written.count() <= 5);
-    let config = right(PROXY);
+    let config = valid_config(PROXY);
     assert_eq!(config.listeners[0].addresses[0].to_string(), "0.0.0.0:8080");
     assert_eq!(
         config.upstreams[0].endpoints[0].address,
         ringmain_gateway::model::EndpointLocation::Address("127.0.0.1:3000".parse().unwrap())
     );
-    let two = right("listen: 0.0.0.0:8080\nto: http://127.0.0.1:3000\n");
+    let two = valid_config("listen: 0.0.0.0:8080\nto: http://127.0.0.1:3000\n");
     assert_eq!(two.routes, config.routes);
 }
 
-/// The whole model of the shop, as it is shown to whoever debugs.
+/// Returns the whole model of the shop in its debug form.
 fn golden() -> String {
-    let config = right(SHOP);
+    let config = valid_config(SHOP);
     let mut text = String::new();
     let _ = writeln!(text, "{config:#?}");
     text
 }
 
 #[test]
-fn the_shop_is_right_and_means_what_it_meant() {
+fn the_shop_matches_its_golden_file() {
     let advice =
         "look at the difference; if it is meant: cargo test -p ringmain-control write_the -- --ignored";
     assert!(golden() == GOLDEN, "{advice}");
@@ -51,8 +51,8 @@ fn write_the_golden_file() {
 }
 
 #[test]
-fn what_is_written_reaches_the_model() {
-    let config = right(SHOP);
+fn keys_reach_the_model() {
+    let config = valid_config(SHOP);
     let upstream = |name: &str| {
         config
             .upstreams
@@ -117,7 +117,7 @@ fn texts_are_as_they_are_written() {
         let text = format!(
             "listen: :80\nroutes:\n  r: {{rules: [{{to: http://a:1, request_headers: {{set: {headers}}}}}]}}\n"
         );
-        let config = right(&text);
+        let config = valid_config(&text);
         config.routes[0].rules[0].request_headers.set[0]
             .1
             .as_str()
@@ -132,7 +132,7 @@ fn texts_are_as_they_are_written() {
 }
 
 #[test]
-fn anchors_and_merges_stand_for_what_they_name() {
+fn anchors_and_merge_keys_are_resolved() {
     let text = "\
 listen: :80
 upstreams:
@@ -141,7 +141,7 @@ upstreams:
 routes:
   r: {to: [{to: a, weight: 3}, b]}
 ";
-    let config = right(text);
+    let config = valid_config(text);
     assert_eq!(config.upstreams[1].pool.idle, Duration::from_secs(9));
     let Action::Forward(forward) = &config.routes[0].rules[0].action else {
         panic!("it forwards");
@@ -151,17 +151,17 @@ routes:
 }
 
 #[test]
-fn an_empty_file_serves_nothing_and_says_so() {
+fn an_empty_file_is_an_error() {
     let loaded = loaded("");
     assert_eq!(
         loaded.errors[0].to_string(),
-        "c.yaml:1:1: expected keys with values, found nothing"
+        "c.yaml:1:1: expected a map, found nothing"
     );
 }
 
 #[test]
 fn headers_of_responses_by_status() {
-    let config = right(
+    let config = valid_config(
         "listen: 127.0.0.1:8080\nroutes:\n  all:\n    rules:\n      - respond: 200\n        response_headers:\n          remove: server\n          \
          by_status:\n            - {status: [2xx, 304], set: {cache-control: immutable}}\n            - {status: 404, remove: etag}\n",
     );

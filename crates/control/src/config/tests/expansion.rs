@@ -1,10 +1,10 @@
 //! Texts with variables and files, and the errors where these do not exist.
 
-use super::all_wrong;
+use super::all_errors_of;
 
 /// The error names the variable, and not the value that its name would have in its place: wherever a text is allowed.
 #[test]
-fn a_variable_that_does_not_exist_is_the_only_error_of_its_text() {
+fn a_missing_variable_is_the_only_error_of_its_string() {
     let text = "\
 listen: '127.0.0.1:${env:NO_PORT}'
 limits: {body: '${env:NO_SIZE}', drain: '${env:NO_TIME}'}
@@ -23,7 +23,7 @@ routes:
       - {match: /b, to: app, policies: {addresses: {allow: '${env:NO_NETWORK}'}}}
       - {match: /c, respond: {status: '${env:NO_STATUS}', body: '${file:/no/such/file}'}}
 ";
-    let wrong = all_wrong(text);
+    let wrong = all_errors_of(text);
     let names = [
         "PORT", "SIZE", "TIME", "SECRET", "KEY", "ENDPOINT", "BALANCE", "HOST", "PATH", "UPSTREAM",
         "NETWORK", "STATUS",
@@ -46,7 +46,7 @@ routes:
 
 /// The value of a variable may be invalid, too: then the error quotes the text with its name.
 #[test]
-fn a_secret_that_is_too_short_is_told_with_what_was_found() {
+fn short_secrets_are_reported_with_their_length() {
     let push = |secret: &str| {
         format!(
             "listen: 127.0.0.1:1\npush: {{tokens: {{secret: '{secret}', algorithms: HS256}}}}\nroutes: {{r: {{rules: [{{push: true}}]}}}}\n"
@@ -56,8 +56,8 @@ fn a_secret_that_is_too_short_is_told_with_what_was_found() {
         "c.yaml:2:25: expected a secret of at least 32 bytes, since a shorter one can be guessed, found";
     for (secret, found) in [
         ("short", "5 bytes"),
-        ("${env:SECRET}", "what `${env:SECRET}` stands for"),
+        ("${env:SECRET}", "the value of `${env:SECRET}`"),
     ] {
-        assert_eq!(all_wrong(&push(secret)), [format!("{expected} {found}")]);
+        assert_eq!(all_errors_of(&push(secret)), [format!("{expected} {found}")]);
     }
 }

@@ -1,4 +1,4 @@
-//! Filters that a program brings along: how files name them, and what is told of wrong ones.
+//! Custom filters: their names in files, and errors.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ringmain_gateway::filter::Filters;
 use ringmain_gateway::model::{Config, FilterUse, Options, Policy};
 use ringmain_gateway::table::{Table, describe_steps};
 
-use super::{all_wrong, loaded, right};
+use super::{all_errors_of, loaded, valid_config};
 
 /// The filters of each rule of the first route.
 fn filters(config: &Config) -> Vec<Vec<&FilterUse>> {
@@ -23,8 +23,8 @@ fn filters(config: &Config) -> Vec<Vec<&FilterUse>> {
 }
 
 #[test]
-fn a_rule_has_its_own_or_its_routes_filters() {
-    let config = right(
+fn filters_of_a_rule_replace_those_of_its_route() {
+    let config = valid_config(
         "listen: :80\nroutes:\n  all:\n    policies: {filters: [one, {name: two, options: {a: b}}]}\n    rules:\n      \
          - {match: /a, respond: 200}\n      \
          - {match: /b, respond: 200, policies: {filters: three}}\n      \
@@ -41,14 +41,14 @@ fn a_rule_has_its_own_or_its_routes_filters() {
 }
 
 #[test]
-fn options_come_as_they_are_written() {
-    let config = right(
+fn filter_options_keep_their_types() {
+    let config = valid_config(
         "listen: :80\nroutes:\n  all:\n    rules:\n      - respond: 200\n        policies:\n          filters:\n            \
          name: one\n            options:\n              text: '7'\n              number: 1.10\n              on: true\n              \
          nothing: ~\n              secret: ${env:NAME}\n              list: [1, {a: b}]\n",
     );
     let Options::Map(options) = &filters(&config)[0][0].options else {
-        panic!("keys with values");
+        panic!("a map");
     };
     let expected = [
         ("text", Options::Text("7".into())),
@@ -73,17 +73,17 @@ fn options_come_as_they_are_written() {
 }
 
 #[test]
-fn wrong_ones_are_told() {
+fn invalid_filters_are_reported() {
     for (filters, words) in [
         ("true", "from 1 to 16 filters, by their names"),
         ("[]", "expected at least one element"),
         ("{options: {a: b}}", "the `name` of a filter"),
         ("''", "the `name` of a filter"),
         ("{nam: one}", "`name`"),
-        ("{name: one, options: 7}", "keys with values"),
+        ("{name: one, options: 7}", "a map"),
         ("[[one]]", "a map with the keys `name`, `options`"),
     ] {
-        let wrong = all_wrong(&format!(
+        let wrong = all_errors_of(&format!(
             "listen: :80\nroutes:\n  all:\n    rules:\n      - {{match: /, respond: 200, policies: {{filters: {filters}}}}}\n"
         ));
         assert!(
@@ -95,18 +95,18 @@ fn wrong_ones_are_told() {
     }
 }
 
-/// All that is wrong for a program without filters.
+/// Returns all errors for a program without filters.
 fn wrong_here(text: &str) -> Vec<String> {
     let loaded = loaded(text);
     let filters = Filters::new();
     let config = Arc::new(loaded.config.clone().expect("parts of it can be served"));
     let table = Table::compile(config, None, &mut |rule, _| filters.check(rule));
-    let wrong = loaded.wrong(table.problems());
+    let wrong = loaded.all_errors(table.problems());
     wrong.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn unknown_ones_are_told_where_they_stand_whatever_else_is_wrong() {
+fn unknown_filters_are_reported_with_other_errors() {
     let wrong = wrong_here(
         "listen: :80\nroutes:\n  all:\n    policies:\n      filters: [one, two]\n    rules:\n      \
          - {match: /a, respond: 200}\n      \
@@ -128,9 +128,9 @@ fn unknown_ones_are_told_where_they_stand_whatever_else_is_wrong() {
 }
 
 #[test]
-fn the_example_is_right() {
-    // Its key is the environment's to say.
+fn the_example_is_valid() {
+    // The value of its key is taken from the environment.
     let text = include_str!("../../../../../examples/edge/edge.yaml").replace("SIGNING_KEY", "NAME");
-    let config = right(&text);
+    let config = valid_config(&text);
     assert_eq!(filters(&config).iter().map(Vec::len).collect::<Vec<_>>(), [2, 0]);
 }

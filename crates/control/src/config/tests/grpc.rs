@@ -1,8 +1,8 @@
-//! Routes of gRPC: services and methods by name, and what they stand for.
+//! gRPC routes: services and methods by name, and their matches.
 
 use ringmain_gateway::model::{Action, Match, MethodName, Path, PathMatch, UpstreamProtocol};
 
-use super::{all_wrong, right};
+use super::{all_errors_of, valid_config};
 
 fn post(path: PathMatch) -> Vec<Match> {
     vec![Match {
@@ -14,7 +14,7 @@ fn post(path: PathMatch) -> Vec<Match> {
 
 #[test]
 fn a_service_and_a_method_are_paths_that_are_posted_to() {
-    let config = right(
+    let config = valid_config(
         "listen: :80\nroutes:\n  calls:\n    rules:\n      \
          - {match: {grpc: shop.v1.Cart/Add}, to: 'h2c://127.0.0.1:50051', grpc_web: true}\n      \
          - {match: {grpc: shop.v1.Cart}, to: 'h2c://127.0.0.1:50051'}\n",
@@ -40,9 +40,9 @@ fn a_service_and_a_method_are_paths_that_are_posted_to() {
 }
 
 #[test]
-fn what_is_no_name_or_one_too_many_is_told() {
+fn invalid_and_duplicate_names_are_reported() {
     let with = |what: &str| {
-        all_wrong(&format!(
+        all_errors_of(&format!(
             "listen: :80\nroutes:\n  calls:\n    rules:\n      - {{match: {{{what}}}, respond: 200}}\n"
         ))
     };
@@ -63,7 +63,7 @@ fn what_is_no_name_or_one_too_many_is_told() {
     }
     for beside in ["path: /x", "method: POST"] {
         let wrong = with(&format!("grpc: shop.v1.Cart, {beside}"));
-        let expected = "expected `grpc` without `path` and `method`, which it stands for, found both";
+        let expected = "expected `grpc` without `path` and `method`, which it replaces, found both";
         assert!(
             wrong.iter().any(|line| line.contains(expected)),
             "{beside}: {wrong:?}"

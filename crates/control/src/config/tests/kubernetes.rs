@@ -1,10 +1,10 @@
 //! The key `kubernetes`, with and without the feature.
 
 use super::super::Loaded;
-use super::{load, sources};
+use super::{load, test_environment};
 
 fn read(text: &str) -> Loaded {
-    load("edge.yaml", text, &sources())
+    load("edge.yaml", text, &test_environment())
 }
 
 fn errors(text: &str) -> Vec<String> {
@@ -25,7 +25,7 @@ fn cluster_is_enough_of_a_file() {
 
 #[cfg(feature = "kubernetes")]
 #[test]
-fn wrong_values_are_reported() {
+fn invalid_values_are_reported() {
     let found = errors("kubernetes: {controller: edge}\n").join("\n");
     assert!(found.contains("such as `ringmain.dev/gateway`"), "{found}");
     assert!(found.contains("`addresses.pool`"), "{found}");

@@ -2,7 +2,7 @@
 
 use ringmain_gateway::model::{NatsLogin, NatsServer, Secret, Subject};
 
-use super::{all_wrong, right};
+use super::{all_errors_of, valid_config};
 
 fn with(nats: &str) -> String {
     format!(
@@ -12,7 +12,7 @@ fn with(nats: &str) -> String {
 
 #[test]
 fn consumers_are_read_with_their_defaults() {
-    let config = right(&with(
+    let config = valid_config(&with(
         "    plain: {servers: 'nats://queue', subjects: news}
     full:
       servers: ['nats://10.0.0.1:4223', 'tls://queue.internal/', 'nats://[::1]:4222']
@@ -80,7 +80,7 @@ fn consumers_are_read_with_their_defaults() {
     );
 }
 
-/// Consumers and what is told of them, at least.
+/// Invalid consumers, each with a part of its error.
 const WRONG: &[(&str, &str)] = &[
     (
         "{}",
@@ -143,7 +143,7 @@ const WRONG: &[(&str, &str)] = &[
     ),
     (
         "{servers: 'nats://a', subjects: a, credentials: token}",
-        "expected a file of credentials with a `USER NKEY SEED` of a user, found none",
+        "expected a credentials file with a `USER NKEY SEED` of a user, found none",
     ),
     (
         "{servers: 'nats://a', subjects: a, tls: {authorities: owm}}",
@@ -157,9 +157,9 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_about_consumers_is_told() {
+fn invalid_consumers_are_reported() {
     for (nats, expect) in WRONG {
-        let wrong = all_wrong(&with(&format!("    a: {nats}\n")));
+        let wrong = all_errors_of(&with(&format!("    a: {nats}\n")));
         let first = wrong
             .first()
             .unwrap_or_else(|| panic!("nothing is wrong: {nats}"));
@@ -168,16 +168,16 @@ fn what_is_wrong_about_consumers_is_told() {
     let many: String = (0..65)
         .map(|number| format!("    a{number}: {{servers: 'nats://a', subjects: a}}\n"))
         .collect();
-    let wrong = all_wrong(&with(&many));
+    let wrong = all_errors_of(&with(&many));
     assert!(
-        wrong.len() == 1 && wrong[0].contains("expected at most 64 of them, found 65"),
+        wrong.len() == 1 && wrong[0].contains("expected at most 64 consumers, found 65"),
         "{wrong:?}"
     );
 }
 
 #[test]
-fn the_example_is_right() {
-    let config = right(include_str!("../../../../../examples/push-nats.yaml"));
+fn the_example_is_valid() {
+    let config = valid_config(include_str!("../../../../../examples/push-nats.yaml"));
     let nats = &config.push.as_deref().expect("push").nats;
     assert_eq!(
         nats["market"]

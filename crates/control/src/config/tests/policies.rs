@@ -1,4 +1,4 @@
-//! What requests must pass: what files say of it, and what becomes of rules where that is wrong.
+//! Policies: their keys, and rules with invalid policies.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ringmain_gateway::model::{Action, JwtAlgorithm, JwtKeys, Policy, Target};
 
 const EXAMPLE: &str = include_str!("../../../../../examples/policies.yaml");
 
-use super::{all_wrong, loaded, right};
+use super::{all_errors_of, loaded, valid_config};
 
 /// The kinds of policies of a rule.
 fn kinds(policies: &[Policy]) -> Vec<String> {
@@ -21,8 +21,8 @@ fn kinds(policies: &[Policy]) -> Vec<String> {
 }
 
 #[test]
-fn a_rule_has_its_routes_policies_and_its_own() {
-    let config = right(
+fn rules_inherit_policies_of_their_route() {
+    let config = valid_config(
         "listen: :80\nroutes:\n  all:\n    policies: {addresses: {allow: 10.0.0.0/8}}\n    rules:\n      \
          - {match: /a, respond: 200}\n      \
          - {match: /b, respond: 200, policies: {addresses: false, client_certificate: true}}\n      \
@@ -41,7 +41,7 @@ fn a_rule_has_its_routes_policies_and_its_own() {
 fn one_of_several_may_be_enough() {
     let key =
         "api_keys: {keys: {a: 'sha256:531854cef641648c7817441c3a04ae025e91d882aa1ac318057cba7e979b2140'}}";
-    let config = right(&format!(
+    let config = valid_config(&format!(
         "listen: :80\nroutes:\n  all:\n    policies: {{satisfy: any, addresses: {{allow: 10.0.0.0/8}}, {key}}}\n    rules:\n      \
          - {{match: /a, respond: 200}}\n      \
          - {{match: /b, respond: 200, policies: {{satisfy: all}}}}\n      \
@@ -53,7 +53,7 @@ fn one_of_several_may_be_enough() {
     assert_eq!(kinds(&rules[2].policies), ["Addresses", "ApiKeys", "SatisfyAny"]);
 }
 
-/// What the route and the rule say, and what is told of it.
+/// Policies of route and rule, and their errors.
 const WRONG: &[(&str, &str, &str)] = &[
     (
         "",
@@ -105,7 +105,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "policies: {basic: {file: users.htpasswd, users: {ada: $5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5}}}",
         "",
-        "users that are all different, found 1 of them again",
+        "users that are all different, found 1 repeated",
     ),
     (
         "policies: {basic: {file: token}}",
@@ -132,11 +132,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "",
         "at least one of the `keys`, or of a `file`, found none",
     ),
-    (
-        "policies: {authz: true}",
-        "",
-        "the key `to`: who is asked, found none",
-    ),
+    ("policies: {authz: true}", "", "the key `to`, found none"),
     ("policies: {authz: {to: nobody}}", "", "the name of an upstream"),
     ("policies: {satisfy: one}", "", "one of `all`, `any`, found `one`"),
     (
@@ -167,12 +163,12 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_rule_whose_policies_are_wrong_answers_500() {
+fn rules_with_invalid_policies_respond_500() {
     for (route, rule, told) in WRONG {
         let text = format!(
             "listen: :80\nroutes:\n  all:\n    rules:\n      - {{respond: 200{rule}}}\n    {route}\n"
         );
-        let wrong = all_wrong(&text);
+        let wrong = all_errors_of(&text);
         assert!(
             !wrong.iter().any(|line| line.contains("hunter2")),
             "secrets are not repeated: {wrong:#?}"
@@ -186,7 +182,7 @@ fn a_rule_whose_policies_are_wrong_answers_500() {
 
 #[test]
 fn credentials_are_read_from_files_and_from_the_file() {
-    let config = right(
+    let config = valid_config(
         "listen: :80\nroutes:\n  all:\n    rules:\n      - respond: 200\n        policies:\n          \
          basic: {file: users.htpasswd, realm: shop, user_header: X-User}\n          \
          api_keys: {file: keys.txt, query: key, header: [X-Key, Authorization], hide: false,\n            \
@@ -206,13 +202,13 @@ fn credentials_are_read_from_files_and_from_the_file() {
         .map(|key| (&*key.consumer, key.digest[31]))
         .collect();
     assert_eq!(consumers, [("phone", 1), ("till", 0xff)]);
-    // What would help who finds a log is in none.
+    // No secret may be in a log.
     assert!(!format!("{config:?}").contains("5B8vYYiY"));
 }
 
 #[test]
-fn the_example_is_right() {
-    let config = right(EXAMPLE);
+fn the_example_is_valid() {
+    let config = valid_config(EXAMPLE);
     let rules = &config.routes[0].rules;
     let all: Vec<_> = rules.iter().map(|rule| kinds(&rule.policies)).collect();
     assert_eq!(all[0], ["Jwt"]);
@@ -246,12 +242,12 @@ fn the_example_is_right() {
     );
 }
 
-/// What a provider says, and a policy; what is told of it.
+/// A provider and a policy, with their errors.
 const WRONG_TOKENS: &[(&str, &str, &str)] = &[
     (
         "{keys: jwks.json}",
         "{provider: keycloak}",
-        "the key `issuer`: what `iss` of its tokens is, found none",
+        "the key `issuer`: the `iss` of its tokens, found none",
     ),
     (
         "{issuer: a}",
@@ -301,7 +297,7 @@ const WRONG_TOKENS: &[(&str, &str, &str)] = &[
     (
         "{issuer: a, jwks: {url: 'http://a/b', refresh: 1h, stale: 30m}}",
         "{provider: keycloak}",
-        "`stale` of at least `refresh`, 3600s: older keys let nobody in until they are fetched again, found 1800s",
+        "`stale` of at least `refresh`, 3600s: tokens are rejected while the keys are older, found 1800s",
     ),
     (
         "{issuer: a, jwks: {url: 'http://a/b', refresh: 48h}}",
@@ -343,13 +339,13 @@ const WRONG_TOKENS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_rule_whose_provider_is_wrong_answers_500() {
+fn rules_with_an_invalid_provider_respond_500() {
     for (provider, policy, told) in WRONG_TOKENS {
         let text = format!(
             "listen: :80\nupstreams: {{api: 'http://127.0.0.1:1'}}\njwt_providers:\n  keycloak: {provider}\nroutes:\n  all:\n    \
              rules:\n      - {{respond: 200, policies: {{jwt: {policy}}}}}\n"
         );
-        let wrong = all_wrong(&text);
+        let wrong = all_errors_of(&text);
         assert!(wrong.iter().any(|line| line.contains(told)), "{told}: {wrong:#?}");
         let config = loaded(&text).config.expect("it is served");
         let action = &config.routes[0].rules[0].action;

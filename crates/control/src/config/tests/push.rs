@@ -8,11 +8,11 @@ use ringmain_gateway::model::{
 };
 use ringmain_push::{HistoryOptions, SlowConsumerPolicy};
 
-use super::{all_wrong, right};
+use super::{all_errors_of, valid_config};
 
 #[test]
-fn what_is_pushed_is_read_with_its_defaults() {
-    let config = right(
+fn push_is_built_with_defaults() {
+    let config = valid_config(
         "\
 listen: :80
 push:
@@ -47,13 +47,13 @@ routes:
     assert_eq!((push.handshakes, push.connects_per_second), (7, Some(9)));
     assert_eq!(push.keys_remembered, Duration::from_secs(30));
     assert!(push.plain.publish && push.plain.channel_options.history.is_none());
-    let nothing = right("{listen: ':80', push: {}, to: http://127.0.0.1:1}");
+    let nothing = valid_config("{listen: ':80', push: {}, to: http://127.0.0.1:1}");
     assert_eq!(nothing.push.as_deref(), Some(&Push::default()));
 }
 
 #[test]
 fn namespaces_are_read_with_their_defaults() {
-    let config = right(
+    let config = valid_config(
         "\
 listen: :80
 to: http://127.0.0.1:1
@@ -112,7 +112,7 @@ push:
 
 #[test]
 fn sizes_pings_and_the_folder_of_state_are_read() {
-    let config = right(
+    let config = valid_config(
         "\
 listen: :80
 to: http://127.0.0.1:1
@@ -178,9 +178,9 @@ fn keys_of_the_guide_exist() {
 }
 
 #[test]
-fn tokens_are_read_with_what_they_are_checked_by() {
+fn push_tokens_are_built() {
     let secret = "0123456789abcdef0123456789abcdef";
-    let config = right(&format!(
+    let config = valid_config(&format!(
         "\
 listen: :80
 to: http://127.0.0.1:1
@@ -200,7 +200,7 @@ push:
     );
     assert_eq!(tokens.leeway, Duration::from_secs(5));
     assert_eq!(push.user_channel.as_deref(), Some("personal"));
-    let config = right("{listen: ':80', push: {tokens: {keys: jwks.json}}, to: http://127.0.0.1:1}");
+    let config = valid_config("{listen: ':80', push: {tokens: {keys: jwks.json}}, to: http://127.0.0.1:1}");
     let tokens = config.push.as_ref().and_then(|push| push.tokens.as_ref());
     assert!(matches!(
         tokens.map(|tokens| &tokens.keys),
@@ -210,7 +210,7 @@ push:
 
 #[test]
 fn tokens_may_be_those_of_a_provider() {
-    let config = right(
+    let config = valid_config(
         "\
 listen: :80
 to: http://127.0.0.1:1
@@ -235,15 +235,15 @@ push: {tokens: {provider: id}}
 }
 
 #[test]
-fn the_example_is_right() {
-    let config = right(include_str!("../../../../../examples/push.yaml"));
+fn the_example_is_valid() {
+    let config = valid_config(include_str!("../../../../../examples/push.yaml"));
     let push = config.push.as_deref().expect("what is pushed");
     assert_eq!(push.user_channel.as_deref(), Some("personal"));
     assert_eq!(config.routes[0].rules.len(), 2);
 }
 
 #[test]
-fn what_is_wrong_about_push_is_told() {
+fn invalid_push_settings_are_reported() {
     let text = "\
 listen: :80
 push:
@@ -262,7 +262,7 @@ routes:
       - {match: /b, push: true, respond: 200}
       - {match: /c, push: true, retry: true}
 ";
-    let wrong = all_wrong(text);
+    let wrong = all_errors_of(text);
     let wrong: Vec<_> = wrong
         .iter()
         .map(|line| line.strip_prefix("c.yaml:").unwrap_or(line))
@@ -272,11 +272,11 @@ routes:
         [
             "3:13: expected `https://app.example.com`, `*.example.com` or `https://*.example.com`, found `https://a b`",
             "4:12: expected a key of visible ASCII characters, at least one, found none",
-            "5:13: expected the key `keep` beside `history`: it is of what is kept, found none",
+            "5:13: expected the key `keep` beside `history`, found none",
             "7:5: expected a namespace: the part of a channel's name before `:`, without `:`, `#`, `$` and `,`, found `a:b`",
-            "8:13: expected the key `keep` beside `every`: it is of what is kept, found none",
-            "8:31: expected `publications`, `size` and `time` of more than nothing, or no `keep`, found 0",
-            "9:11: expected a time of more than nothing at `every`, found 0",
+            "8:13: expected the key `keep` beside `every`, found none",
+            "8:31: expected `publications`, `size` and `time` above 0, or no `keep`, found 0",
+            "9:11: expected a time above 0 at `every`, found 0",
             "10:19: expected `meta_time` of at least `time`, which is 3600s, found 1800s",
             "14:27: expected `true`, or the path that clients connect below, found `false`",
             "15:9: expected one of the keys `to`, `redirect`, `respond`, `files` and `push`, found several",
@@ -286,19 +286,19 @@ routes:
 }
 
 #[test]
-fn what_is_wrong_about_tokens_is_told() {
+fn invalid_tokens_are_reported() {
     let tokens = [
         (
             "{}",
-            "expected one of `secret`, `keys` and `provider`, found none of them",
+            "expected one of `secret`, `keys` and `provider`, found none",
         ),
         (
             "{secret: a, keys: b}",
-            "expected one of `secret`, `keys` and `provider`, found more than one of them",
+            "expected one of `secret`, `keys` and `provider`, found several",
         ),
         (
             "{keys: jwks.json, provider: id}",
-            "expected one of `secret`, `keys` and `provider`, found more than one of them",
+            "expected one of `secret`, `keys` and `provider`, found several",
         ),
         (
             "{provider: nobody}",
@@ -306,7 +306,7 @@ fn what_is_wrong_about_tokens_is_told() {
         ),
         (
             "{provider: id, issuer: me}",
-            "expected `issuer` at the provider, whose it is, found it beside `provider`",
+            "expected `issuer` at the provider, found it beside `provider`",
         ),
         ("{secret: short}", "found 5"),
         ("{keys: missing.json}", "missing.json"),
@@ -316,40 +316,40 @@ fn what_is_wrong_about_tokens_is_told() {
         ),
     ];
     for (tokens, said) in tokens {
-        let wrong = all_wrong(&format!(
+        let wrong = all_errors_of(&format!(
             "{{listen: ':80', jwt_providers: {{id: {{issuer: 'https://id', jwks: 'http://127.0.0.1:1/jwks'}}}}, \
              push: {{tokens: {tokens}}}, to: http://127.0.0.1:1}}"
         ));
         assert!(wrong.len() == 1 && wrong[0].contains(said), "{tokens}: {wrong:?}");
     }
-    let wrong = all_wrong(
+    let wrong = all_errors_of(
         "{listen: ':80', jwt_providers: {id: {issuer: 'https://id'}}, push: {tokens: {provider: id}}, to: http://127.0.0.1:1}",
     );
     assert!(
         wrong.len() == 2
-            && wrong[1].contains("expected a provider of tokens that is right, found `id`, which is wrong"),
+            && wrong[1].contains("expected a valid provider of tokens, found `id`, which is invalid"),
         "{wrong:?}"
     );
 }
 
 #[test]
-fn what_is_missing_beside_push_is_told() {
-    let personal = all_wrong("{listen: ':80', push: {user_channel: personal}, to: http://127.0.0.1:1}");
+fn push_rules_need_the_key_push() {
+    let personal = all_errors_of("{listen: ':80', push: {user_channel: personal}, to: http://127.0.0.1:1}");
     assert!(
         personal.len() == 1 && personal[0].contains("personal"),
         "{personal:?}"
     );
-    let without = all_wrong("{listen: ':80', routes: {live: {rules: [{match: /a, push: true}]}}}");
+    let without = all_errors_of("{listen: ':80', routes: {live: {rules: [{match: /a, push: true}]}}}");
     assert_eq!(without.len(), 1);
     assert!(
-        without[0].ends_with("expected the key `push` of the file as well: what is pushed, found none"),
+        without[0].ends_with("expected the key `push` of the file as well, found none"),
         "{without:?}"
     );
 }
 
 #[test]
-fn what_the_application_is_asked_is_read_with_its_defaults() {
-    let config = right(
+fn proxy_is_built_with_defaults() {
+    let config = valid_config(
         "\
 listen: :80
 upstreams: {app: http://10.0.0.1:80}
@@ -398,13 +398,14 @@ push:
     assert_eq!((proxy.own_headers.len(), proxy.binary), (1, true));
     let rooms = push.namespaces["rooms"];
     assert_eq!((rooms.publish_proxy, rooms.subscribe_proxy), (true, false));
-    let least = right("{listen: ':80', push: {proxy: {rpc: 'http://127.0.0.1:1/'}}, to: http://127.0.0.1:1}");
+    let least =
+        valid_config("{listen: ':80', push: {proxy: {rpc: 'http://127.0.0.1:1/'}}, to: http://127.0.0.1:1}");
     let proxy = &least.push.as_deref().expect("what is pushed").proxy;
     assert_eq!(proxy.events[&PushEvent::Rpc].timeout, Duration::from_secs(1));
 }
 
 #[test]
-fn what_is_wrong_about_who_is_asked_is_told() {
+fn invalid_proxy_settings_are_reported() {
     let text = "\
 listen: :80
 to: http://127.0.0.1:1
@@ -421,7 +422,7 @@ push:
   namespaces:
     rooms: {publish_proxy: true, sub_refresh_proxy: true}
 ";
-    let wrong = all_wrong(text);
+    let wrong = all_errors_of(text);
     let told = [
         ("5:", "nobody"),
         (
@@ -432,14 +433,8 @@ push:
             "7:",
             "expected a path that begins with `/`, escaped where it needs to be, found `publish`",
         ),
-        (
-            "7:",
-            "expected a time of more than nothing and at most 20s, found 21s",
-        ),
-        (
-            "8:",
-            "expected a time of more than nothing and at most 20s, found 0ns",
-        ),
+        ("7:", "expected a time above 0 and at most 20s, found 21s"),
+        ("8:", "expected a time above 0 and at most 20s, found 0ns"),
         (
             "9:",
             "not `Content-Type`, and none of the connection or the message, found `content-length`",
@@ -448,11 +443,11 @@ push:
         ("11:", "found `content-type`"),
         (
             "12:",
-            "expected the key `proxy.subscribe` of push beside `subscribe_proxy`: who is asked, found none",
+            "expected the key `proxy.subscribe` of push beside `subscribe_proxy`, found none",
         ),
         (
             "14:",
-            "expected the key `proxy.sub_refresh` of push beside `sub_refresh_proxy`: who is asked, found none",
+            "expected the key `proxy.sub_refresh` of push beside `sub_refresh_proxy`, found none",
         ),
     ];
     assert_eq!(wrong.len(), told.len(), "{wrong:?}");
@@ -467,7 +462,7 @@ push:
         ("{connect: 'http://10.0.0.2:81'}", "expected a URL with a path"),
         ("{send: 'http://10.0.0.2:81/'}", "send"),
     ] {
-        let wrong = all_wrong(&format!(
+        let wrong = all_errors_of(&format!(
             "{{listen: ':80', push: {{proxy: {proxy}}}, to: http://127.0.0.1:1}}"
         ));
         assert!(wrong.len() == 1 && wrong[0].contains(said), "{proxy}: {wrong:?}");

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ringmain_gateway::model::{Action, Policy};
 
-use super::{all_wrong, right};
+use super::{all_errors_of, valid_config};
 
 #[test]
 fn retries_sessions_and_bodies_for_authorization() {
-    let config = right(
+    let config = valid_config(
         "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {least: 3, least_interval: 1m, interval: 30s}}\n\
          routes:\n  all:\n    rules:\n      - to: [{to: shop, affinity: {cookie: one}}]\n        \
          retry: {backoff_least: 5ms}\n        policies: {authz: {to: shop, body: 64KiB}}\n",
@@ -34,7 +34,7 @@ fn retries_sessions_and_bodies_for_authorization() {
         (authz.body, authz.cookies, authz.all_upstream_headers),
         (65_536, true, false)
     );
-    let wrong = all_wrong(
+    let wrong = all_errors_of(
         "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {interval: 0s, least_interval: 0s}}\n\
          routes:\n  all:\n    rules:\n      - {to: shop, retry: {backoff_least: 30ms}}\n      \
          - {to: shop, grpc_web: true, policies: {authz: {to: shop, body: 1KiB}}}\n      \

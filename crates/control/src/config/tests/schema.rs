@@ -5,7 +5,7 @@ use super::super::{reference, schema};
 const SCHEMA: &str = include_str!("../../../../../docs/config.schema.json");
 const PAGE: &str = include_str!("../../../../../docs/config.md");
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/");
-const ADVICE: &str = "write it anew: cargo test -p ringmain-control write_the -- --ignored";
+const ADVICE: &str = "write it again: cargo test -p ringmain-control write_the -- --ignored";
 
 #[test]
 fn both_are_current() {

@@ -6,7 +6,7 @@ use ringmain_gateway::model::{
     RecordFormat, RedisDeployment, SaslMechanism, Secret, Source, SourceKind, StartPosition,
 };
 
-use super::{all_wrong, right};
+use super::{all_errors_of, valid_config};
 
 fn with(push: &str) -> String {
     format!(
@@ -15,12 +15,12 @@ fn with(push: &str) -> String {
 }
 
 fn source(push: &str, name: &str) -> Source {
-    let config = right(&with(push));
+    let config = valid_config(&with(push));
     Source::clone(&config.push.as_deref().expect("push").sources[name])
 }
 
 #[test]
-fn the_examples_are_right() {
+fn the_examples_are_valid() {
     for text in [
         include_str!("../../../../../examples/push-kafka.yaml"),
         include_str!("../../../../../examples/push-jetstream.yaml"),
@@ -28,7 +28,7 @@ fn the_examples_are_right() {
         include_str!("../../../../../examples/push-postgres.yaml"),
     ] {
         // An example's secret is in the environment of its user.
-        let config = right(&text.replace("${env:PGPASSWORD}", "secret"));
+        let config = valid_config(&text.replace("${env:PGPASSWORD}", "secret"));
         assert!(
             !config.push.as_deref().expect("push").sources.is_empty(),
             "{text}"
@@ -267,15 +267,15 @@ const WRONG: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn wrong_sources_are_reported_with_their_places() {
+fn invalid_sources_are_reported_with_positions() {
     for (push, expected) in WRONG {
-        let wrong = all_wrong(&with(&format!("  {push}\n")));
+        let wrong = all_errors_of(&with(&format!("  {push}\n")));
         let found = wrong.iter().any(|error| error.contains(expected));
         assert!(found, "{push}: {wrong:?}");
     }
     let twice =
         "  kafka: {a: {servers: 'b:1', topics: t}}\n  jetstream: {a: {servers: 'nats://b', stream: s}}\n";
-    let wrong = all_wrong(&with(twice));
+    let wrong = all_errors_of(&with(twice));
     let found = wrong
         .iter()
         .any(|error| error.contains("expected a name that no other source has, found `a`"));

@@ -10,59 +10,59 @@
 
 use super::{LINE_BYTES, SUBJECT_BYTES};
 
-/// Reads what a server says. After a [`Fault`] nothing is to be read any more.
+/// Decodes the messages of a server. After a [`ProtocolError`] no more data may be decoded.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     payload_bytes: usize,
-    /// Of a payload that is too large, with its end: bytes that are still to come.
+    /// The number of bytes of an oversized payload that are still to be skipped.
     skipping: usize,
-    /// Of the line that has not come whole: bytes that hold no end of it.
-    looked: usize,
+    /// The number of bytes of an incomplete line that have been searched for its end.
+    scanned: usize,
 }
 
-/// What a server has said.
+/// An event from a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event<'b> {
-    /// What it is and wants, as JSON; the first of all, and again when that changes.
+pub enum ServerEvent<'b> {
+    /// Its properties and requirements, as JSON; the first event, and repeated when they change.
     Info(&'b [u8]),
     /// Something was published.
     Message {
-        /// Where.
+        /// The subject.
         subject: &'b str,
         /// The number of the subscription.
         subscription: u64,
-        /// What.
+        /// The payload.
         payload: &'b [u8],
     },
-    /// Something was published that has more bytes than are taken. They are passed over.
+    /// A message with an oversized payload, which is skipped.
     TooLarge {
-        /// Where.
+        /// The subject.
         subject: &'b str,
         /// The number of the subscription.
         subscription: u64,
-        /// How many there are.
+        /// The size of the payload.
         bytes: usize,
     },
-    /// It wants to know whether somebody is there: a PONG is due.
+    /// A ping: a pong is due.
     Ping,
-    /// It is there.
+    /// A pong.
     Pong,
-    /// It has done what it was told to.
+    /// The last command was accepted.
     Ok,
     /// It has not, or is about to close: why, without the quotes.
     Error(&'b str),
 }
 
-/// A server does not keep to the protocol.
+/// A violation of the protocol by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum ProtocolError {
     /// A line is longer than [`LINE_BYTES`].
     #[error("expected a line of at most {LINE_BYTES} bytes, found a longer one")]
     LongLine,
     /// A line does not end with CR and LF.
     #[error("expected CR and LF at the end of a line, found LF alone")]
     LineEnd,
-    /// No such thing is said to a client that asked for nothing else.
+    /// A line that servers do not send to such a client.
     #[error("expected INFO, MSG, PING, PONG, +OK or -ERR, found something else")]
     Unknown,
     /// A MSG without its parts, or with others.
@@ -76,99 +76,106 @@ pub enum Fault {
 const END: &[u8] = b"\r\n";
 
 impl Decoder {
-    /// For payloads of so many bytes at most: larger ones are passed over. Whoever keeps what has not been consumed holds at most
-    /// [`LINE_BYTES`] and those, and two bytes more.
+    /// Creates a decoder for payloads of at most `payload_bytes` bytes: larger ones are skipped. A caller that keeps unconsumed
+    /// bytes holds at most [`LINE_BYTES`], that number, and two bytes.
     #[must_use]
     pub fn new(payload_bytes: usize) -> Decoder {
         Decoder {
             payload_bytes,
             skipping: 0,
-            looked: 0,
+            scanned: 0,
         }
     }
 
-    /// Reads the first event. Returns how many bytes are done with, and what they said. `None`: what is left is the part of
-    /// something, and is shown again with what comes behind it.
+    /// Decodes the first event. Returns the number of consumed bytes, and the event. `None`: the rest is incomplete, and must be
+    /// passed again with more data.
     ///
     /// # Errors
-    /// [`Fault`].
-    pub fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<(usize, Option<Event<'b>>), Fault> {
+    /// [`ProtocolError`].
+    pub fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<(usize, Option<ServerEvent<'b>>), ProtocolError> {
         let skipped = self.skipping.min(bytes.len());
         self.skipping -= skipped;
         let rest = &bytes[skipped..];
-        let Some(line) = self.line(rest)? else {
+        let Some(line) = self.next_line(rest)? else {
             return Ok((skipped, None));
         };
         let behind = &rest[line.len() + END.len()..];
         let used = skipped + line.len() + END.len();
-        let (word, said) = match line.iter().position(|byte| is_space(*byte)) {
+        let (word, arguments) = match line.iter().position(|byte| is_space(*byte)) {
             Some(end) => (&line[..end], line[end..].trim_ascii()),
             None => (line, &line[..0]),
         };
         if word.eq_ignore_ascii_case(b"MSG") {
-            let Some((message, length)) = self.message(said, behind)? else {
+            let Some((message, length)) = self.decode_message(arguments, behind)? else {
                 return Ok((skipped, None));
             };
-            self.looked = 0;
+            self.scanned = 0;
             return Ok((used + length, Some(message)));
         }
-        self.looked = 0;
+        self.scanned = 0;
         let event = match word {
-            word if word.eq_ignore_ascii_case(b"PING") => Event::Ping,
-            word if word.eq_ignore_ascii_case(b"PONG") => Event::Pong,
-            word if word.eq_ignore_ascii_case(b"+OK") => Event::Ok,
-            word if word.eq_ignore_ascii_case(b"INFO") => Event::Info(said),
+            word if word.eq_ignore_ascii_case(b"PING") => ServerEvent::Ping,
+            word if word.eq_ignore_ascii_case(b"PONG") => ServerEvent::Pong,
+            word if word.eq_ignore_ascii_case(b"+OK") => ServerEvent::Ok,
+            word if word.eq_ignore_ascii_case(b"INFO") => ServerEvent::Info(arguments),
             word if word.eq_ignore_ascii_case(b"-ERR") => {
-                let said = str::from_utf8(said).map_err(|_| Fault::Unknown)?;
-                Event::Error(said.trim_matches('\''))
+                let arguments = str::from_utf8(arguments).map_err(|_| ProtocolError::Unknown)?;
+                ServerEvent::Error(arguments.trim_matches('\''))
             }
-            _ => return Err(Fault::Unknown),
+            _ => return Err(ProtocolError::Unknown),
         };
         Ok((used, Some(event)))
     }
 
     /// The line that is at the front, without its end. `None`: it is not all there.
-    fn line<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, Fault> {
-        let looked = self.looked.min(bytes.len());
-        let Some(end) = bytes[looked..].iter().position(|&byte| byte == b'\n') else {
+    fn next_line<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, ProtocolError> {
+        let scanned = self.scanned.min(bytes.len());
+        let Some(end) = bytes[scanned..].iter().position(|&byte| byte == b'\n') else {
             if bytes.len() >= LINE_BYTES {
-                return Err(Fault::LongLine);
+                return Err(ProtocolError::LongLine);
             }
-            self.looked = bytes.len();
+            self.scanned = bytes.len();
             return Ok(None);
         };
-        let end = looked + end;
+        let end = scanned + end;
         if end >= LINE_BYTES {
-            return Err(Fault::LongLine);
+            return Err(ProtocolError::LongLine);
         }
-        // Shown again for want of its payload, it need not be looked through.
-        self.looked = end;
-        bytes[..end].strip_suffix(b"\r").map(Some).ok_or(Fault::LineEnd)
+        // With an incomplete payload the line is passed again, and need not be searched again.
+        self.scanned = end;
+        bytes[..end]
+            .strip_suffix(b"\r")
+            .map(Some)
+            .ok_or(ProtocolError::LineEnd)
     }
 
-    /// A message, and the bytes behind its line that are done with. `None`: it is not all there.
-    fn message<'b>(&mut self, said: &'b [u8], behind: &'b [u8]) -> Result<Option<(Event<'b>, usize)>, Fault> {
-        let said = str::from_utf8(said).map_err(|_| Fault::Message)?;
-        let mut parts = said.split([' ', '\t']).filter(|part| !part.is_empty());
+    /// Decodes a message. Returns it, and the number of bytes consumed after its line. `None`: it is incomplete.
+    fn decode_message<'b>(
+        &mut self,
+        arguments: &'b [u8],
+        behind: &'b [u8],
+    ) -> Result<Option<(ServerEvent<'b>, usize)>, ProtocolError> {
+        let arguments = str::from_utf8(arguments).map_err(|_| ProtocolError::Message)?;
+        let mut parts = arguments.split([' ', '\t']).filter(|part| !part.is_empty());
         let mut next = || parts.next();
         let (subject, subscription, third, fourth) = (next(), next(), next(), next());
-        // Between them may be a subject for an answer.
+        // An optional reply subject is between them.
         let bytes = fourth.or(third).and_then(number);
         let subscription = subscription.and_then(number);
         let (Some(subject), Some(subscription), Some(bytes), None) =
             (subject, subscription, bytes, parts.next())
         else {
-            return Err(Fault::Message);
+            return Err(ProtocolError::Message);
         };
-        let bytes = usize::try_from(bytes).map_err(|_| Fault::Message)?;
+        let bytes = usize::try_from(bytes).map_err(|_| ProtocolError::Message)?;
         if subject.len() > SUBJECT_BYTES {
-            return Err(Fault::Message);
+            return Err(ProtocolError::Message);
         }
         if bytes > self.payload_bytes {
-            let all = bytes.checked_add(END.len()).ok_or(Fault::Message)?;
+            let all = bytes.checked_add(END.len()).ok_or(ProtocolError::Message)?;
             let here = all.min(behind.len());
             self.skipping = all - here;
-            let event = Event::TooLarge {
+            let event = ServerEvent::TooLarge {
                 subject,
                 subscription,
                 bytes,
@@ -182,9 +189,9 @@ impl Decoder {
             return Ok(None);
         };
         if end != END {
-            return Err(Fault::PayloadEnd);
+            return Err(ProtocolError::PayloadEnd);
         }
-        let event = Event::Message {
+        let event = ServerEvent::Message {
             subject,
             subscription,
             payload,

@@ -1,4 +1,4 @@
-//! The client's side of the NATS protocol: what a server says, and what is said to it.
+//! The client's side of the NATS protocol.
 //!
 //! ```text
 //! server: INFO {…}            client: CONNECT {…}
@@ -7,20 +7,20 @@
 //!         +OK / -ERR '…'              PING / PONG
 //! ```
 //!
-//! Of messages only those without headers are known: a client that does not say `headers` gets no others. Knows nothing of what
-//! JSON says, of who signs in, or of when to come back.
+//! Only messages without headers are supported: a server sends no others to a client that does not announce `headers`. Does not
+//! know the contents of JSON, authentication, or reconnects.
 
 mod decoder;
 mod encode;
 mod subject;
 
-pub use decoder::{Decoder, Event, Fault};
-pub use encode::{Misuse, connect, ping, pong, publish, subscribe};
+pub use decoder::{Decoder, ProtocolError, ServerEvent};
+pub use encode::{EncodeError, encode_connect, encode_ping, encode_pong, encode_publish, encode_subscribe};
 pub use subject::{is_filter, is_subject};
 
-/// Bytes of a line, its end included: of what a server says the longest is its INFO, with the addresses of a whole cluster. A longer
-/// one is a [`Fault`].
+/// The maximum length of a line in bytes, its end included: the longest is INFO, with the addresses of a whole cluster. A longer
+/// one is a [`ProtocolError`].
 pub const LINE_BYTES: usize = 64 << 10;
 
-/// Bytes of a subject: servers take no longer lines from clients than 4 KiB.
+/// The maximum length of a subject in bytes: servers accept lines of at most 4 KiB.
 pub const SUBJECT_BYTES: usize = 2048;

@@ -1,14 +1,15 @@
-//! Names of what is published: words between dots.
+//! Subjects: words separated by dots.
 
 use super::SUBJECT_BYTES;
 
-/// Whether something can be published there: words between dots, none of them empty or a wildcard.
+/// Returns whether a text is a subject to publish to: words separated by dots, none empty or a wildcard.
 #[must_use]
 pub fn is_subject(text: &str) -> bool {
     is_name(text) && text.split('.').all(|word| !matches!(word, "*" | ">"))
 }
 
-/// Whether it can be subscribed to: as [`is_subject`], but a word may be `*`, any word, and the last one `>`, any words.
+/// Returns whether a text is a filter to subscribe to: like [`is_subject`], but a word may be `*`, any word, and the last one `>`,
+/// any words.
 #[must_use]
 pub fn is_filter(text: &str) -> bool {
     let all = text.strip_suffix(".>").unwrap_or(text);

@@ -1,29 +1,29 @@
-//! An upstream, a client, and what they say to each other.
+//! An upstream, a client, and their messages.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-/// How long anything may take before a test fails: a guard, never a measure.
+/// The maximum time of a step before a test fails: a guard, not a measure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A message: its first line, its fields in small letters, its body.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
+pub(crate) struct HttpMessage {
     pub(crate) first: String,
     fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Message {
+impl HttpMessage {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(found, _)| found == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Reads one that tells its length. `None`: the peer has ended.
-    fn read(reader: &mut impl BufRead) -> Option<Message> {
+    /// Reads a message with a length. `None`: the peer has closed the connection.
+    fn read(reader: &mut impl BufRead) -> Option<HttpMessage> {
         let line = |reader: &mut dyn BufRead| {
             let mut line = String::new();
             reader.read_line(&mut line).ok().filter(|count| *count > 0)?;
@@ -39,7 +39,7 @@ impl Message {
             let (name, value) = line.split_once(": ")?;
             fields.push((name.to_ascii_lowercase(), value.to_owned()));
         }
-        let mut message = Message {
+        let mut message = HttpMessage {
             first,
             fields,
             body: Vec::new(),
@@ -51,8 +51,8 @@ impl Message {
     }
 }
 
-/// Answers each request with the body that it was sent, or else with this, as JSON; and tells what it was sent.
-pub(crate) fn upstream(answer: &'static str) -> (SocketAddr, Receiver<Message>) {
+/// Answers each request with its body, or else with `answer`, as JSON; and passes on the requests.
+pub(crate) fn upstream(answer: &'static str) -> (SocketAddr, Receiver<HttpMessage>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("it is bound");
     let (sender, seen) = mpsc::channel();
@@ -66,9 +66,9 @@ pub(crate) fn upstream(answer: &'static str) -> (SocketAddr, Receiver<Message>) 
     (addr, seen)
 }
 
-fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<Message>) {
+fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<HttpMessage>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
-    while let Some(message) = Message::read(&mut reader) {
+    while let Some(message) = HttpMessage::read(&mut reader) {
         let body = match message.body.is_empty() {
             true => answer.as_bytes().to_vec(),
             false => message.body.clone(),
@@ -77,7 +77,7 @@ fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<Message>) {
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
-        // Nobody may want to know.
+        // The test may have ended.
         let _ = seen.send(message);
         if stream.write_all(&[head.as_bytes(), &body].concat()).is_err() {
             return;
@@ -85,8 +85,8 @@ fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<Message>) {
     }
 }
 
-/// Asks one thing on a connection of its own.
-pub(crate) fn ask(addr: &str, method: &str, target: &str, body: &str) -> Message {
+/// Sends one request on a new connection.
+pub(crate) fn ask(addr: &str, method: &str, target: &str, body: &str) -> HttpMessage {
     let mut stream = TcpStream::connect(addr).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let length = match body.is_empty() {
@@ -97,5 +97,5 @@ pub(crate) fn ask(addr: &str, method: &str, target: &str, body: &str) -> Message
         "{method} {target} HTTP/1.1\r\nHost: api\r\nAccept-Encoding: gzip\r\nX-Signature: forged\r\n{length}\r\n{body}"
     );
     stream.write_all(text.as_bytes()).expect("it is read");
-    Message::read(&mut BufReader::new(stream)).expect("an answer")
+    HttpMessage::read(&mut BufReader::new(stream)).expect("an answer")
 }

@@ -1,0 +1,60 @@
+//! The gateway's listeners: opened, or taken over from the process before.
+
+use ringmain_engine::{Addr, Engine};
+use ringmain_sys::inherit::Inherited;
+
+use super::{EdgeError, EdgeSettings, other};
+
+/// Opens addresses in their order, or takes over listeners that were inherited from the previous process.
+pub(super) fn open_listeners(
+    settings: &EdgeSettings,
+    engine: &mut Engine,
+    inherited: &mut Vec<Inherited>,
+    addrs: &[Addr],
+) -> Result<Vec<Addr>, EdgeError> {
+    // Exact addresses first: their sockets must not be used for port 0.
+    let mut taken_by_address: Vec<Vec<Inherited>> = addrs
+        .iter()
+        .map(|wanted| take_matching(inherited, |found| found == wanted))
+        .collect();
+    for (wanted, taken) in addrs.iter().zip(&mut taken_by_address) {
+        if let (Addr::Inet(wanted), true) = (wanted, taken.is_empty())
+            && wanted.port() == 0
+        {
+            let fits = |found: &Addr| matches!(found, Addr::Inet(found) if found.ip() == wanted.ip());
+            let found = inherited.iter().map(|it| it.addr.clone()).find(fits);
+            *taken = take_matching(inherited, |addr| Some(addr) == found.as_ref());
+        }
+    }
+    let mut opened = Vec::with_capacity(addrs.len());
+    for (wanted, taken) in addrs.iter().zip(taken_by_address) {
+        if taken.is_empty() {
+            opened.push(engine.listen(wanted, &settings.listen).map_err(other)?);
+            continue;
+        }
+        let found = engine.inherit(taken).map_err(other)?;
+        found
+            .iter()
+            .for_each(|addr| log::info!("handed over to this process: {addr}"));
+        opened.extend(found);
+    }
+    Ok(opened)
+}
+
+/// Those listeners that are wanted.
+pub(super) fn take_matching(
+    inherited: &mut Vec<Inherited>,
+    wanted: impl Fn(&Addr) -> bool,
+) -> Vec<Inherited> {
+    inherited.extract_if(.., |it| wanted(&it.addr)).collect()
+}
+
+/// Logs the inherited listeners that the configuration does not use.
+pub(super) fn log_unused(inherited: &[Inherited]) {
+    for unused in inherited {
+        log::warn!(
+            "closed the inherited listener {}, which the configuration does not use",
+            unused.addr
+        );
+    }
+}

@@ -1,0 +1,476 @@
+//! The control thread: it notices that the configuration has changed, and has the gateway follow.
+//!
+//! ```text
+//! change of a file ─┬▶ read ─▶ the same for the settling time? ─▶ something new? ─▶ verify ─┬▶ Gateway::replace_atomically
+//! SIGHUP ───────────┘   ▲────── no, or a file is being written ◀┘                          └▶ wrong: nothing changes
+//! ```
+//!
+//! One thread that waits for two descriptors needs no asynchronous runtime; connections to brokers have a separate thread with
+//! tokio. Workers never wait for this thread, and it never waits for them.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringmain_gateway::Gateway;
+use ringmain_gateway::model::Config;
+use ringmain_sources::Sources;
+use ringmain_sys::clock;
+use ringmain_sys::event::Event;
+use ringmain_sys::memory;
+use ringmain_sys::watch::{Watcher, Woken};
+
+use crate::cluster::Cluster;
+use crate::config::{ConfigError, KubernetesSource, Loaded};
+use crate::file::{self, Fingerprint, LoadedFile, UnreadableFile};
+use crate::limits;
+use crate::merge::ConfigMerger;
+use crate::nats::Consumers;
+use crate::verify::{self, Rejected};
+
+/// The control thread's handle. Dropping it ends the thread.
+#[derive(Debug)]
+pub struct ConfigWatcher {
+    context: Arc<WatchContext>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct WatchContext {
+    wakeup: Event,
+    reload_requested: AtomicBool,
+    is_stopping: AtomicBool,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    status: Mutex<ConfigStatus>,
+    consumers: Consumers,
+    sources: Sources,
+    cluster: Option<Cluster>,
+}
+
+/// The served configuration, and the result of the last reload.
+#[derive(Clone, Debug)]
+pub struct ConfigStatus {
+    /// The file.
+    pub path: PathBuf,
+    /// The text that is served.
+    pub text: Arc<str>,
+    /// The configuration that is served.
+    pub config: Arc<Config>,
+    /// The time at which it was loaded, since 1970.
+    pub loaded_at: Duration,
+    /// The errors of the file as last read; with errors it is not applied.
+    pub errors: Vec<ConfigError>,
+    /// The file as last read is the served configuration.
+    pub is_current: bool,
+    /// The time of the last reload, successful or not, since 1970.
+    pub attempted_at: Duration,
+    /// Keys whose new values apply after a restart only.
+    pub restart_required: Vec<String>,
+}
+
+/// The numbers of reloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reloads {
+    /// The file is served since.
+    pub succeeded: u64,
+    /// The file was rejected, and nothing has changed.
+    pub failed: u64,
+}
+
+/// The configuration at the start.
+#[derive(Debug)]
+pub struct InitialConfig {
+    /// The file.
+    pub path: PathBuf,
+    /// Identifies the files that were read.
+    pub fingerprint: Fingerprint,
+    /// The file's text.
+    pub text: Arc<str>,
+    /// The parsed configuration.
+    pub config: Arc<Config>,
+    /// Kubernetes as a second source.
+    pub kubernetes: Option<Arc<KubernetesSource>>,
+}
+
+impl ConfigWatcher {
+    /// Starts the thread, and that of a second source. Changes since the file was read are not missed.
+    ///
+    /// # Errors
+    /// No descriptor, no thread, or no access to the second source.
+    pub fn start(gateway: Gateway, initial: InitialConfig) -> io::Result<ConfigWatcher> {
+        let has_objects = initial.kubernetes.is_some();
+        let limits = gateway.limits();
+        let merger = ConfigMerger::new(gateway.clone(), Arc::clone(&initial.config), has_objects);
+        let merger = Arc::new(merger);
+        let cluster = initial.kubernetes.as_ref();
+        let cluster = cluster.map(|settings| Cluster::start(settings, Arc::clone(&merger)));
+        let context = Arc::new(WatchContext {
+            wakeup: Event::new()?,
+            reload_requested: AtomicBool::new(false),
+            is_stopping: AtomicBool::new(false),
+            succeeded: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            consumers: Consumers::new(gateway.inlet()),
+            sources: Sources::new(gateway.inlet()),
+            cluster: cluster.transpose()?,
+            status: Mutex::new(ConfigStatus {
+                path: initial.path.clone(),
+                text: initial.text,
+                config: Arc::clone(&initial.config),
+                loaded_at: clock::realtime(),
+                errors: Vec::new(),
+                is_current: true,
+                attempted_at: clock::realtime(),
+                restart_required: Vec::new(),
+            }),
+        });
+        context.update_sources(&initial.config);
+        let thread_state = WatchThread {
+            context: Arc::clone(&context),
+            path: initial.path,
+            fingerprint: initial.fingerprint,
+            limits,
+            started: initial.config,
+            merger,
+            kubernetes: initial.kubernetes,
+        };
+        let builder = std::thread::Builder::new().name("ringmain-control".into());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one thread of control: it waits for files, which no worker may"
+        )]
+        let thread = builder.spawn(move || thread_state.run())?;
+        Ok(ConfigWatcher {
+            context,
+            thread: Some(thread),
+        })
+    }
+
+    /// Has the file reloaded, whether it has changed or not.
+    pub fn reload(&self) {
+        self.context.reload_requested.store(true, Ordering::Release);
+        self.context.wakeup.signal();
+    }
+
+    /// Returns the numbers of reloads.
+    #[must_use]
+    pub fn reloads(&self) -> Reloads {
+        Reloads {
+            succeeded: self.context.succeeded.load(Ordering::Relaxed),
+            failed: self.context.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The consumers of brokers.
+    #[must_use]
+    pub fn consumers(&self) -> &Consumers {
+        &self.context.consumers
+    }
+
+    /// The sources of publications.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.context.sources
+    }
+
+    /// The cluster that is followed.
+    #[must_use]
+    pub fn cluster(&self) -> Option<&Cluster> {
+        self.context.cluster.as_ref()
+    }
+
+    /// Returns the served configuration, and the result of the last reload.
+    #[must_use]
+    pub fn status(&self) -> ConfigStatus {
+        self.context.lock_status().clone()
+    }
+}
+
+impl Drop for ConfigWatcher {
+    fn drop(&mut self) {
+        self.context.is_stopping.store(true, Ordering::Release);
+        self.context.wakeup.signal();
+        if let Some(thread) = self.thread.take() {
+            // A panic has been logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl WatchContext {
+    fn lock_status(&self) -> MutexGuard<'_, ConfigStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts and stops consumers of brokers as configured. A configuration without `push`, or with an invalid one, leaves them
+    /// unchanged, like push itself.
+    fn update_sources(&self, config: &Config) {
+        if let Some(push) = &config.push {
+            self.consumers.follow(&push.nats);
+            self.sources.follow(&push.sources);
+        }
+    }
+}
+
+/// The state of the thread.
+struct WatchThread {
+    context: Arc<WatchContext>,
+    merger: Arc<ConfigMerger>,
+    kubernetes: Option<Arc<KubernetesSource>>,
+    path: PathBuf,
+    fingerprint: Fingerprint,
+    /// The configuration at the start, for comparison of keys that need a restart.
+    started: Arc<Config>,
+    limits: ringmain_web::Limits,
+}
+
+/// The reason why a wait has ended.
+enum WakeReason {
+    /// The timeout has expired.
+    TimedOut,
+    /// A watched file has changed.
+    Changed,
+    /// A reload was requested.
+    Requested,
+    /// The thread is to end.
+    Stopped,
+}
+
+impl WatchThread {
+    fn run(mut self) {
+        let mut watcher = match Watcher::new() {
+            Ok(watcher) => watcher,
+            Err(error) => {
+                log::warn!(
+                    "cannot watch {} for changes: {error}; raise the sysctl fs.inotify.max_user_instances, or send SIGHUP \
+                     after a change",
+                    self.path.display()
+                );
+                return self.run_without_inotify();
+            }
+        };
+        // The file was not watched since it was first read; and the memory of that reading is not needed any more.
+        self.debounce(&mut watcher, false);
+        memory::give_back();
+        loop {
+            match self.wait_for_wakeup(&mut watcher, None) {
+                Ok(WakeReason::Stopped) => return,
+                Ok(WakeReason::TimedOut) => {}
+                Ok(reason) => self.debounce(&mut watcher, matches!(reason, WakeReason::Requested)),
+                Err(error) => {
+                    log::error!("the configuration is no longer watched for changes: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Without files being watched: at a request only.
+    fn run_without_inotify(mut self) {
+        let context = Arc::clone(&self.context);
+        while context.wakeup.wait().is_ok() {
+            loop {
+                if context.is_stopping.load(Ordering::Acquire) {
+                    return;
+                }
+                context.reload_requested.store(false, Ordering::Release);
+                let read = file::read(&self.path);
+                let settled = context.wakeup.wait_for(limits::DEBOUNCE);
+                if settled.is_ok_and(|again| !again) && fingerprint_of(&read).is_unchanged(&self.path) {
+                    self.apply_reading(read, true);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Waits for a change of a watched file, a request, or the time.
+    fn wait_for_wakeup(&self, watcher: &mut Watcher, time: Option<Duration>) -> io::Result<WakeReason> {
+        let end = time.map(|time| clock::monotonic() + time);
+        loop {
+            let left = end.map(|end| end.saturating_sub(clock::monotonic()));
+            match watcher.wait(&self.context.wakeup, left)? {
+                Woken::Bell if self.context.is_stopping.load(Ordering::Acquire) => {
+                    return Ok(WakeReason::Stopped);
+                }
+                Woken::Bell if self.context.reload_requested.swap(false, Ordering::AcqRel) => {
+                    return Ok(WakeReason::Requested);
+                }
+                // On an error any file may have changed.
+                Woken::Files if watcher.has_changed().unwrap_or(true) => return Ok(WakeReason::Changed),
+                Woken::Time => return Ok(WakeReason::TimedOut),
+                Woken::Bell | Woken::Files => {}
+            }
+        }
+    }
+
+    /// Waits until the files have been unchanged for the debounce time and none is being written, then applies them if their
+    /// contents differ from the previous reading, or a reload was `requested`. A partially written file is never applied.
+    fn debounce(&mut self, watcher: &mut Watcher, mut requested: bool) {
+        loop {
+            // Unread events may report a file that is being written.
+            let _ = watcher.has_changed();
+            let reason = if let Some(file) = watcher.being_written() {
+                let writes = watcher.writes();
+                let reason = self.wait_for_wakeup(watcher, Some(limits::WRITER_TIMEOUT));
+                if matches!(reason, Ok(WakeReason::TimedOut)) && watcher.writes() == writes {
+                    log::warn!(
+                        "{} is still open in a program that has written to it: applying its present contents",
+                        file.display()
+                    );
+                    watcher.forget_writers();
+                }
+                reason
+            } else {
+                self.watch_paths(watcher, &self.fingerprint);
+                if !requested && file::matches_disk(&self.path, &self.fingerprint) {
+                    return;
+                }
+                let read = file::read(&self.path);
+                self.watch_paths(watcher, fingerprint_of(&read));
+                let reason = self.wait_for_wakeup(watcher, Some(limits::DEBOUNCE));
+                let is_quiet =
+                    matches!(reason, Ok(WakeReason::TimedOut)) && watcher.being_written().is_none();
+                if is_quiet && fingerprint_of(&read).is_unchanged(&self.path) {
+                    self.apply_reading(read, requested);
+                    return;
+                }
+                reason
+            };
+            match reason {
+                Ok(WakeReason::Requested) => requested = true,
+                Ok(WakeReason::Changed | WakeReason::TimedOut) => {}
+                // The caller finds the error again.
+                Ok(WakeReason::Stopped) => return self.context.wakeup.signal(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn watch_paths(&self, watcher: &mut Watcher, fingerprint: &Fingerprint) {
+        let paths: BTreeSet<&Path> = self.fingerprint.paths().chain(fingerprint.paths()).collect();
+        for (folder, error) in watcher.watch(paths.into_iter()) {
+            log::warn!("cannot watch {} for changes: {error}", folder.display());
+        }
+    }
+
+    /// Applies a stable reading if it differs from the previous one, or was `requested`.
+    fn apply_reading(&mut self, read: Result<LoadedFile, Box<UnreadableFile>>, requested: bool) {
+        match read {
+            Ok(LoadedFile {
+                loaded,
+                text,
+                fingerprint,
+            }) => {
+                let is_same = fingerprint.has_same_contents(&self.fingerprint);
+                self.fingerprint = fingerprint;
+                if requested || !is_same {
+                    self.apply_config(loaded, text);
+                    // Reading takes several times the memory of the served configuration.
+                    memory::give_back();
+                }
+            }
+            Err(unreadable) => {
+                let fingerprint = unreadable.fingerprint.clone().merged_with(&self.fingerprint);
+                let is_same = fingerprint.has_same_contents(&self.fingerprint);
+                self.fingerprint = fingerprint;
+                if requested || !is_same {
+                    log::error!("{unreadable}");
+                    self.record_rejection(Vec::new());
+                }
+            }
+        }
+    }
+
+    fn record_rejection(&self, errors: Vec<ConfigError>) {
+        self.context.failed.fetch_add(1, Ordering::Relaxed);
+        let name = self.path.display();
+        log::error!("{name}: invalid configuration, no part was applied; keeping the previous configuration");
+        let mut status = self.context.lock_status();
+        status.errors = errors;
+        status.is_current = false;
+        status.attempted_at = clock::realtime();
+    }
+
+    fn apply_config(&self, mut loaded: Loaded, text: Arc<str>) {
+        let name = self.path.display();
+        let last = Arc::clone(&self.context.lock_status().config);
+        let initial = clock::monotonic();
+        let config = match verify::apply(&self.merger, &mut loaded, &last) {
+            Ok(config) => config,
+            Err(Rejected { errors, omitted }) => {
+                for error in &errors {
+                    log::error!("{error}");
+                }
+                if omitted > 0 {
+                    log::error!("{name}: {omitted} more errors");
+                }
+                return self.record_rejection(errors);
+            }
+        };
+        let took = clock::monotonic() - initial;
+        for warning in &loaded.warnings {
+            log::warn!("{warning}");
+        }
+        self.context.update_sources(&config);
+        if let Some(cluster) = &self.context.cluster {
+            cluster.update_statuses();
+        }
+        let restart_required = self.restart_required(&config, loaded.kubernetes.as_ref());
+        if !restart_required.is_empty() {
+            log::warn!(
+                "{name}: changes of these keys require a restart (SIGUSR2 restarts without refusing connections): {}",
+                restart_required.join(", ")
+            );
+        }
+        if *config == *last {
+            log::info!("{name}: configuration reloaded: unchanged");
+        } else {
+            log::info!("{name}: configuration reloaded in {took:?}");
+        }
+        let mut status = self.context.lock_status();
+        status.config = config;
+        status.text = text;
+        status.loaded_at = clock::realtime();
+        status.attempted_at = status.loaded_at;
+        status.errors = Vec::new();
+        status.is_current = true;
+        status.restart_required = restart_required;
+        self.context.succeeded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Lists the changed keys that need a restart.
+    fn restart_required(&self, config: &Config, kubernetes: Option<&Arc<KubernetesSource>>) -> Vec<String> {
+        let started = &self.started;
+        let limits = self.merger.gateway().limits();
+        let changed = [
+            (
+                "limits of listeners",
+                limits != self.limits && self.kubernetes.is_none(),
+            ),
+            ("kubernetes", kubernetes != self.kubernetes.as_ref()),
+            ("admin", config.admin != started.admin),
+            ("access_log", config.access_log != started.access_log),
+            (
+                "limits.connections",
+                config.limits.connections != started.limits.connections,
+            ),
+            ("limits.drain", config.limits.drain != started.limits.drain),
+        ];
+        let changed = changed.into_iter().filter(|(_, changed)| *changed);
+        changed.map(|(name, _)| name.to_owned()).collect()
+    }
+}
+
+/// The files of a reading.
+fn fingerprint_of(read: &Result<LoadedFile, Box<UnreadableFile>>) -> &Fingerprint {
+    match read {
+        Ok(reading) => &reading.fingerprint,
+        Err(unreadable) => &unreadable.fingerprint,
+    }
+}
