@@ -4,6 +4,7 @@
 //! a file of its own ([`crates`], [`source`], [`manifest`], [`exceptions`], [`english`], [`subjects`]); only this file
 //! reads the tree and runs cargo, and [`subjects`] runs git.
 
+mod architecture;
 mod crates;
 mod english;
 mod exceptions;
@@ -161,6 +162,10 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(crates::plain_closure(&closure(root, "ringmain")?));
     findings.extend(crates::binary_closure(&closure(root, "ringmain-cli")?));
     findings.extend(manifest::explained(&read(root, "Cargo.toml")?));
+    let architecture = read(root, architecture::PATH)?;
+    findings.extend(architecture::inspect(&architecture, |path| {
+        root.join(path).exists()
+    }));
 
     let tree = inspect(root)?;
     findings.extend(tree.findings);

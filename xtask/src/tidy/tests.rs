@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::exceptions::{Size, compare};
-use super::{Finding, crates, manifest, source};
+use super::{Finding, architecture, crates, manifest, source};
 
 /// Compares findings as `line what`.
 #[track_caller]
@@ -489,4 +489,26 @@ bytes.workspace = true
             "5 dependency `log` does not say why it is here",
         ],
     );
+}
+
+#[test]
+fn architecture_is_short_and_names_paths_that_exist() {
+    let exists = |path: &str| {
+        [
+            "crates/web",
+            "crates/web/src/a.rs",
+            "crates/web/src/b.rs",
+            "src/lib.rs",
+        ]
+        .contains(&path)
+    };
+    let text = "`crates/web`: `Host`, `crates/web/src/a.rs`, `b.rs`, `layer.rs`\n\n`c.rs` is no path without a folder\n`src/lib.rs`, `src/gone.rs`\n";
+    let expect = [
+        "1 `crates/web/src/layer.rs` does not exist",
+        "4 `src/gone.rs` does not exist",
+    ];
+    check(architecture::inspect(text, exists), &expect);
+    let long = "a".repeat(8_001);
+    check(architecture::inspect(&long, exists), &["1 8001 characters"]);
+    check(architecture::inspect(&long[1..], exists), &[]);
 }

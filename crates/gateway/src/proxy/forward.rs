@@ -32,7 +32,7 @@ use super::response::{ResponseReader, ResponseRules};
 use super::response_body::{ExchangeTimeouts, ResponseRelay};
 use super::tunnel::Tunnel;
 use super::{Continuation, Failure, RequestRoute, client_scheme, local_response, log_fields};
-use crate::compile::plan::{Plan, PlannedBackend};
+use crate::compile::plan::PlannedBackend;
 use crate::fault::{Fault, FaultSide, Violation};
 use crate::gateway::Worker;
 use crate::health::RequestOutcome;
@@ -121,18 +121,17 @@ impl<F: Into<Failure>> From<F> for AttemptError {
 pub(super) async fn forward(
     worker: &Rc<Worker>,
     found: &RequestRoute<'_>,
-    (cleared, started, chain): (&Cleared, Option<StartedAttempt>, Option<&FilterChain>),
-    plan: &Plan,
-    forward: &Forward,
-    req: &Request<'_>,
+    request: ClearedRequest<'_, '_>,
+    started: Option<StartedAttempt>,
+    chain: Option<&FilterChain>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Failure> {
-    let request = ClearedRequest {
+    let ClearedRequest {
         req,
         cleared,
         rule: forward,
         plan,
-    };
+    } = request;
     let ForwardTarget {
         number,
         backend,
@@ -144,23 +143,12 @@ pub(super) async fn forward(
     if let (Some(count), Some(series)) = (found.counter, backend.series.get()) {
         count.series(*series);
     }
-    if is_too_large(forward, req) {
-        return Err(Fault::RequestTooLarge.into());
-    }
-    if is_live_stream(req) {
-        req.disable_body_rate();
-    }
+    check_body(forward, req)?;
     let is_new = started.is_none();
     let (permit, first) = started.map(StartedAttempt::into_parts).unzip();
     let affinity = forward.affinity_of(number);
-    let wall = worker.cx.wall().as_secs();
-    let session = affinity.map(|affinity| AffinitySession::from_request(affinity, req, wall));
+    let session = affinity.map(|by| AffinitySession::from_request(by, req, worker.cx.wall().as_secs()));
     let session = session.unwrap_or_default();
-    let replay = ReplayBuffer::for_request(forward, pool.may_multiplex());
-    // The body was received completely, including its end.
-    if let Some(body) = cleared.body() {
-        replay.buffer_unsent(body);
-    }
     let job = ForwardJob {
         worker,
         pool: &pool,
@@ -174,7 +162,7 @@ pub(super) async fn forward(
         affinity_hint: affinity_hint(found, affinity, &session, req),
         session,
         admission: ShareAdmission::default(),
-        replay,
+        replay: start_replay(forward, &pool, cleared),
         grpc_web: RequestTextDecoder::from_content_type(grpc::grpc_web_type(forward, req)),
         cors: found.cors.as_ref(),
         pages: replacement_pages(found.matched.rule(), forward),
@@ -197,17 +185,34 @@ pub(super) async fn forward(
     rest
 }
 
+/// Creates the buffer of a request's body; it has the body that a policy has received completely, including its end.
+fn start_replay(forward: &Forward, pool: &UpstreamPool, cleared: &Cleared) -> ReplayBuffer {
+    let replay = ReplayBuffer::for_request(forward, pool.may_multiplex());
+    if let Some(body) = cleared.body() {
+        replay.buffer_unsent(body);
+    }
+    replay
+}
+
 /// Returns whether the rule retries requests: each deposits a share in the upstream's retry budget.
 pub(super) fn has_retries(forward: &Forward) -> bool {
     forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0)
 }
 
-/// Returns whether the declared length of the request body exceeds the rule's limit.
-fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
-    match (req.head().framing, forward.body.request) {
-        (Framing::Length(length), Some(most)) => length > most,
-        _ => false,
+/// Checks the declared length of the request body, and exempts live streams from the listener's minimum rate.
+///
+/// # Errors
+/// [`Fault::RequestTooLarge`] if the declared length exceeds the rule's limit.
+fn check_body(forward: &Forward, req: &Request<'_>) -> Result<(), Fault> {
+    if let (Framing::Length(length), Some(limit)) = (req.head().framing, forward.body.request)
+        && length > limit
+    {
+        return Err(Fault::RequestTooLarge);
     }
+    if is_live_stream(req) {
+        req.disable_body_rate();
+    }
+    Ok(())
 }
 
 /// Returns whether a request body is a live stream rather than an upload: its length is not declared (RFC 9112 §6.3, RFC 9113 §8.1.1).

@@ -45,6 +45,7 @@ use ringmain_tls::Tls;
 use ringmain_web::{Error, Method, Reply, Request};
 use ringmain_wire::h1::Known;
 
+use self::backend::ClearedRequest;
 use self::evaluation::{Evaluation, evaluate};
 use self::fast_path::{FastPathState, StartedAttempt};
 use self::filter_chain::FilterChain;
@@ -187,12 +188,7 @@ async fn run_request(
             return redirect::redirect_to_https(worker, listener, redirect, req, reply)
                 .map(|()| Continuation::Done);
         }
-        Evaluation::Unmatched(Failure::Fault(fault)) => {
-            log_fields::log_fault(worker, req, fault);
-            return local_response::send_plain_fault(reply, fault).map(|()| Continuation::Done);
-        }
-        Evaluation::Unmatched(Failure::Web(error)) => return Err(error),
-        Evaluation::Unmatched(Failure::FilterResponse(_)) => return Err(filter_chain::late_response_error()),
+        Evaluation::Unmatched(failure) => return respond_unmatched(worker, failure, req, reply),
     };
     if let Some(cross) = &found.cors {
         reply.add_headers(&cross.fields);
@@ -225,6 +221,23 @@ async fn run_request(
     }
     let outcome = run_action(worker, &view, &found, (&cleared, started, None), req, reply).await;
     finish_response(worker, &found, outcome, req, reply)
+}
+
+/// Responds to a request without a rule.
+fn respond_unmatched(
+    worker: &Worker,
+    failure: Failure,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Continuation, Error> {
+    match failure {
+        Failure::Fault(fault) => {
+            log_fields::log_fault(worker, req, fault);
+            local_response::send_plain_fault(reply, fault).map(|()| Continuation::Done)
+        }
+        Failure::Web(error) => Err(error),
+        Failure::FilterResponse(_) => Err(filter_chain::late_response_error()),
+    }
 }
 
 /// Finalizes the response of a request after its rule's action: a fault becomes the response, if none has started.
@@ -375,16 +388,13 @@ async fn run_action(
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
         Action::Forward(forward) => {
-            forward::forward(
-                worker,
-                found,
-                (cleared, started, chain),
-                plan,
-                forward,
+            let request = ClearedRequest {
                 req,
-                reply,
-            )
-            .await
+                cleared,
+                rule: forward,
+                plan,
+            };
+            forward::forward(worker, found, request, started, chain, reply).await
         }
         Action::Respond(answer) => {
             local_response::send_direct(reply, plan, answer).map(|()| Continuation::Done)

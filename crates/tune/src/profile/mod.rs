@@ -1,4 +1,4 @@
-//! Profiles: where the CPU time of a process, its threads and what they start goes, in its own code and in the kernel.
+//! Profiles: the CPU time of a process, its threads and its children, by function, in its own code and in the kernel.
 //!
 //! ```text
 //! recording: samples ─▶ stacks of addresses ─▶ names ─▶ folded ─┬▶ flame: a graph, or of two the difference
@@ -6,8 +6,14 @@
 //!                                                               └▶ a file
 //! ```
 //!
-//! Only CPU time is seen: who waits shows nothing. All that follows from folded stacks is pure; the kernel is asked in `recording`
-//! alone. Knows no flags and no terminal.
+//! ```text
+//! kernel ─▶ ring of a CPU ─▶ order: by time ─▶ Recorder::record ─┬▶ mappings, names of threads ─▶ address spaces
+//!                                                                └▶ sample: unwind, locate in a file ─▶ Stacks ─▶ names ─▶ Folded
+//! ```
+//!
+//! A counter per thread and CPU is inherited by new threads and children; all counters of a CPU write to one ring. A stack consists of
+//! addresses within files until the end, when each address is looked up once. Only CPU time is measured: waiting threads do not appear.
+//! Everything after folded stacks is pure; only `recording` calls the kernel. Must not know flags or terminals.
 
 pub mod difference;
 mod error;

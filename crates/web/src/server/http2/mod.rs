@@ -219,6 +219,16 @@ impl H2Session {
         }
     }
 
+    /// Returns the streams whose body is being collected.
+    fn all_aggregating(&self) -> Vec<Stream> {
+        let core = self.core.borrow();
+        let collecting = core
+            .streams
+            .iter()
+            .filter(|entry| matches!(entry.phase, StreamPhase::Aggregating));
+        collecting.filter_map(|entry| entry.stream).collect()
+    }
+
     /// Returns the exchange of every stream.
     fn all_running(&self) -> Vec<(Stream, Rc<Exchange>, u64)> {
         let core = self.core.borrow();

@@ -555,15 +555,7 @@ impl HttpServer {
     /// Handles the client's last byte: complete requests are answered, incomplete ones are not.
     pub(in crate::server) fn on_end_http2(&self, session: &Rc<H2Session>) {
         session.client_ended.set(true);
-        let collecting: Vec<Stream> = {
-            let core = session.core.borrow();
-            let streams = core.streams.iter();
-            streams
-                .filter(|entry| matches!(entry.phase, StreamPhase::Aggregating))
-                .filter_map(|entry| entry.stream)
-                .collect()
-        };
-        for stream in collecting {
+        for stream in session.all_aggregating() {
             session.reset(stream, ErrorCode::CANCEL);
             self.drop_stream(session, stream);
         }
