@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use ringmain_control::filter::{
-    BodyAccess, Cx, Error, ExchangeEnd, Filter, FilterResponse, Flow, Options, Outcome, RequestHead,
+    BodyAccess, Cx, ExchangeEnd, Filter, FilterError, FilterResponse, Flow, Options, Outcome, RequestHead,
     RequestInfo, ResponseBody, ResponseHead,
 };
 use serde::Deserialize;
@@ -24,7 +24,7 @@ fn with() -> String {
     "(redacted)".into()
 }
 
-pub(crate) fn configure(options: &Options) -> Result<impl Fn(&Cx) -> Redact + use<>, Error> {
+pub(crate) fn configure(options: &Options) -> Result<impl Fn(&Cx) -> Redact + use<>, FilterError> {
     let settings: Settings = options.read()?;
     Ok(move |cx: &Cx| Redact {
         settings: settings.clone(),

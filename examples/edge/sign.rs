@@ -3,7 +3,7 @@
 
 use aws_lc_rs::hmac;
 use ringmain_control::filter::{
-    BodyAccess, Cx, Error, Filter, Flow, Options, Outcome, RequestBody, RequestHead, RequestInfo,
+    BodyAccess, Cx, Filter, FilterError, Flow, Options, Outcome, RequestBody, RequestHead, RequestInfo,
 };
 use serde::Deserialize;
 
@@ -23,7 +23,7 @@ fn header() -> String {
 }
 
 /// Called for each use of the filter in the configuration; the returned closure is called once per worker.
-pub(crate) fn configure(options: &Options) -> Result<impl Fn(&Cx) -> Sign + use<>, Error> {
+pub(crate) fn configure(options: &Options) -> Result<impl Fn(&Cx) -> Sign + use<>, FilterError> {
     let settings: Settings = options.read()?;
     if settings.key.len() < KEY_BYTES {
         return Err(format!("expected a `key` of at least {KEY_BYTES} bytes").into());
@@ -40,7 +40,7 @@ pub(crate) struct Sign {
 }
 
 impl Sign {
-    fn sign(&self, head: &mut RequestHead<'_>, body: &[u8]) -> Result<(), Error> {
+    fn sign(&self, head: &mut RequestHead<'_>, body: &[u8]) -> Result<(), FilterError> {
         let time = head.about().cx().wall().as_secs();
         let mut context = hmac::Context::with_key(&self.key);
         context.update(format!("{time}.").as_bytes());

@@ -55,7 +55,7 @@ push:
   tokens: {{secret: '{scenarios.SECRET}'}}
   channels: {{publish: true}}
   namespaces:
-    kept: {{keep: {{publications: 100, time: 300s}}, recovery: true, presence: true, history: true, publish: true}}
+    kept: {{retention: {{publications: 100, time: 300s}}, recovery: true, presence: true, history: true, publish: true}}
     room: {{presence: true, join_leave: true}}
     closed: {{listen: nobody}}
 routes:

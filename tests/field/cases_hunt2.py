@@ -15,7 +15,7 @@ from rig import check, expect
 from run import case
 from websocket import Closed, Ws
 
-SOCIAL = "n: {keep: {publications: 100, time: 300s}, recovery: true, presence: true, join_leave: true, history: true, publish: true}"
+SOCIAL = "n: {retention: {publications: 100, time: 300s}, recovery: true, presence: true, join_leave: true, history: true, publish: true}"
 
 
 class Mortal:
@@ -139,7 +139,7 @@ def null(r):
 @case("P3", "a position of another life is not recovered in a channel that has only its last value to give, and none")
 def cached(r):
     port = rig.free_port()
-    r.gateway(configuration(port, namespaces="c: {keep: {publications: 1, time: 300s}, cache: true, recovery: true, history: true}"), port=port)
+    r.gateway(configuration(port, namespaces="c: {retention: {publications: 1, time: 300s}, cache: true, recovery: true, history: true}"), port=port)
     client = Ws(port)
     for number, position in enumerate(({"offset": 4}, {"offset": 4, "epoch": "foreign"}, {"epoch": "foreign"}), 2):
         client.send({"id": number, "subscribe": {"channel": f"c:{number}", "recover": True, **position}})

@@ -15,7 +15,7 @@ from rig import check, expect
 from run import case
 from websocket import Closed, Ws
 
-NAMESPACE = "n: {keep: {publications: 100, time: 300s}, recovery: true, presence: true, history: true, publish: true}"
+NAMESPACE = "n: {retention: {publications: 100, time: 300s}, recovery: true, presence: true, history: true, publish: true}"
 
 
 def configuration(port, push="", namespaces=NAMESPACE, more=""):

@@ -28,7 +28,7 @@ class Node:
         self.case, self.name, self.flags = case, name, flags
         self.port, self.admin = rig.free_port(), rig.free_port()
         self.config = (f"listen: 127.0.0.1:{self.port}\nadmin: {{address: 127.0.0.1:{self.admin}}}\npush:\n  anonymous: true\n"
-                       "  channels: {keep: {publications: 5000, size: 4MiB, time: 10m}, history: true, recovery: true}\n"
+                       "  channels: {retention: {publications: 5000, size: 4MiB, time: 10m}, history: true, recovery: true}\n"
                        f"{more}{sources}routes: {{all: {{rules: [{{push: true}}]}}}}\n")
         self.process = None
 

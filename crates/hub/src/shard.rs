@@ -25,7 +25,7 @@ use crate::mail::{
     ChannelOptions, DeliveryMode, Origin, PublishOptions, QueryResult, ShardEvent, ShardRequest,
     ShardSubscribe, ShardSubscribed, WorkerId,
 };
-use crate::protocol::{Published, Push, Variant};
+use crate::protocol::{Published, PushMessage, Variant};
 use channel::{Channel, SendDecision};
 use eviction::UnusedChannels;
 use expected_logs::ExpectedLogs;
@@ -514,7 +514,7 @@ impl ChannelShard {
     }
 
     /// Sends a push without an offset to all subscribers if `is_enabled`. Workers whose queue is full do not receive it.
-    fn send_out_of_band(&mut self, index: u32, push: Push, is_enabled: bool) {
+    fn send_out_of_band(&mut self, index: u32, push: PushMessage, is_enabled: bool) {
         let Some(channel) = self.channels[index as usize].as_mut().filter(|_| is_enabled) else {
             return;
         };
@@ -568,10 +568,10 @@ impl ChannelShard {
 }
 
 /// Returns the push of a publication.
-fn published_push(published: &Published, offset: u64) -> Push {
-    Push {
+fn published_push(published: &Published, offset: u64) -> PushMessage {
+    PushMessage {
         pub_: Some(published.numbered(offset)),
-        ..Push::default()
+        ..PushMessage::default()
     }
 }
 

@@ -17,7 +17,7 @@ listen: 127.0.0.1:0
 push:
   anonymous: true
   api_key: K
-  namespaces: {kept: {keep: {}, recovery: true}}
+  namespaces: {kept: {retention: {}, recovery: true}}
 routes:
   live:
     rules: [{match: /, push: true}]

@@ -166,7 +166,7 @@ fn a_file_with_a_bad_route_changes_nothing_and_limits_wait_for_a_restart() {
     assert!(is_version(1)(&get(&proxy.addrs[0], "a", "/version")));
     let more = format!("{}limits: {{connections: 77}}\n", version(3, &origin));
     fs::write(&proxy.file, more).expect("written");
-    let line = proxy.server.wait_for("from a restart on");
+    let line = proxy.server.wait_for("require a restart");
     assert!(line.contains("limits.connections"), "{line}");
     until(&proxy.addrs[0], "a", "/version", is_version(3));
     proxy.server.terminate();

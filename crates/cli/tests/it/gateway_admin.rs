@@ -87,8 +87,9 @@ fn the_admin_server_shows_configuration_and_counters() {
         assert_eq!(ready.body, "ok\n");
         assert_eq!(get(&admin, "localhost", "/healthz").status, 200);
         // Counters of the engine are read four times a second.
-        let has_turned =
-            |answer: &Answer| sample(&answer.body, "ringmain_turns_total{worker=\"0\"}") > Some(0.0);
+        let has_turned = |answer: &Answer| {
+            sample(&answer.body, "ringmain_loop_iterations_total{worker=\"0\"}") > Some(0.0)
+        };
         let metrics = until(&admin, "localhost", "/metrics", has_turned);
         assert_eq!(
             metrics.field("content-type"),
@@ -96,6 +97,19 @@ fn the_admin_server_shows_configuration_and_counters() {
         );
         let text = &metrics.body;
         let count = |name: &str| sample(text, name).unwrap_or_else(|| panic!("no {name} in {text}"));
+        // Deprecated names have the same values for one release.
+        for (name, deprecated) in [
+            (
+                "ringmain_loop_iterations_total{worker=\"0\"}",
+                "ringmain_turns_total{worker=\"0\"}",
+            ),
+            (
+                "ringmain_responses_total{class=\"4xx\"}",
+                "ringmain_answers_total{class=\"4xx\"}",
+            ),
+        ] {
+            assert_eq!(count(name), count(deprecated), "{name}");
+        }
         assert_eq!(
             count("ringmain_requests_total{route=\"shop\",upstream=\"backend\",code=\"200\"}"),
             1.0

@@ -129,7 +129,7 @@ certificates:
   shop: {{chain: shop.crt, key: shop.key}}
 admin: {{address: 127.0.0.1:0}}
 access_log: {{to: access.log}}
-push: {{anonymous: true, api_key: K, namespaces: {{kept: {{keep: {{}}}}}}}}
+push: {{anonymous: true, api_key: K, namespaces: {{kept: {{retention: {{}}}}}}}}
 routes:
   live: {{rules: [{{match: /live, push: {{below: /live}}}}]}}
   shop: {{rules: [{{match: /files, files: files}}, {{match: /, to: 'http://localhost:{port}'}}]}}

@@ -138,7 +138,7 @@ fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
 type WorkerColumn = (&'static str, &'static str, &'static str, fn(&WorkerReport) -> u64);
 
 fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
-    const COLUMNS: [WorkerColumn; 10] = [
+    const COLUMNS: [WorkerColumn; 11] = [
         ("ringmain_connections", "gauge", "Connections open.", |w| {
             u64::from(w.connections)
         }),
@@ -167,9 +167,15 @@ fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
             |w| w.bytes_sent,
         ),
         (
-            "ringmain_turns_total",
+            "ringmain_loop_iterations_total",
             "counter",
             "Iterations of the worker's event loop.",
+            |w| w.turns,
+        ),
+        (
+            "ringmain_turns_total",
+            "counter",
+            "Deprecated: ringmain_loop_iterations_total.",
             |w| w.turns,
         ),
         (

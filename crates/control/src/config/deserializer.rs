@@ -163,6 +163,12 @@ impl<'n> NodeDeserializer<'n> {
         Err(self.type_error(&expected))
     }
 
+    /// Returns whether this map has the key.
+    fn has_key(self, name: &str) -> bool {
+        let is_named = |key: &YamlNode<'_>| matches!(&key.value, YamlValue::Text(text) if text == name);
+        matches!(&self.node.value, YamlValue::Map(pairs) if pairs.iter().any(|(key, _)| is_named(key)))
+    }
+
     fn map_entries(self) -> Result<&'n [YamlEntry<'n>], ReadError> {
         match &self.node.value {
             YamlValue::Map(pairs) => Ok(pairs),
@@ -374,6 +380,29 @@ const UNSUPPORTED: [(&str, &str, &str); 1] = [(
     "UDP is not supported: datagrams are neither received nor forwarded",
 )];
 
+/// Deprecated keys with their current names. A deprecated key is accepted with a warning for one release.
+const DEPRECATED_KEYS: [(&str, &str); 6] = [
+    ("backoff_least", "backoff_min"),
+    ("backoff_most", "backoff_max"),
+    ("ejected_most", "max_ejected_time"),
+    ("most_percent", "max_ejected_percent"),
+    ("keep", "retention"),
+    ("every", "update_interval"),
+];
+
+/// Returns the current name of a deprecated key of a map with the keys `fields`.
+fn current_name(name: &str, fields: &[&str]) -> Option<&'static str> {
+    if fields.contains(&name) {
+        return None;
+    }
+    let current = DEPRECATED_KEYS
+        .iter()
+        .filter(|(deprecated, _)| *deprecated == name);
+    current
+        .map(|(_, current)| *current)
+        .find(|current| fields.contains(current))
+}
+
 /// The name in `$NAME` at the end of a text, as a shell has variables.
 fn shell_variable(text: &str) -> Option<&str> {
     let word = text.rsplit(char::is_whitespace).next()?;
@@ -427,6 +456,19 @@ impl<'de> MapAccess<'de> for MapEntries<'de> {
                 continue;
             };
             if let Some(fields) = self.fields {
+                let name = match current_name(name, fields) {
+                    Some(current) if self.reader.has_key(current) => {
+                        let expected = format!("one of `{name}` (deprecated) and `{current}`");
+                        key.errors.report(key.node.position, expected, "both");
+                        continue;
+                    }
+                    Some(current) => {
+                        let text = format!("the key `{name}` is deprecated, use `{current}`");
+                        key.errors.warn(key.node.position, text);
+                        current
+                    }
+                    None => name,
+                };
                 if !fields.contains(&name) {
                     key.report_unknown(name, fields, "one of the keys");
                     continue;

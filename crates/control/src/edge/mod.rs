@@ -157,7 +157,7 @@ impl Edge {
     pub fn filter<F, C, W>(mut self, name: &str, configure: C) -> Edge
     where
         F: Filter,
-        C: Fn(&Options) -> Result<W, filter::Error> + Send + Sync + 'static,
+        C: Fn(&Options) -> Result<W, filter::FilterError> + Send + Sync + 'static,
         W: Fn(&Cx) -> F + Send + Sync + 'static,
     {
         self.filters = self.filters.add(name, configure);

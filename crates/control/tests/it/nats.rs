@@ -158,7 +158,7 @@ fn positioned_clients_are_notified_of_gaps_after_a_restart() {
     );
     let text = configuration(&consumer).replace(
         "{prices: {}}",
-        "{prices: {keep: {publications: 10}, recovery: true}, other: {keep: {}, recovery: true}}",
+        "{prices: {retention: {publications: 10}, recovery: true}, other: {retention: {}, recovery: true}}",
     );
     let edge = TestGateway::start("gap", &text);
     // The first connection is a gap as well, for clients that subscribed before it. One channel has publications, one has none, one

@@ -1,7 +1,7 @@
 //! Pieces of bodies, as filters receive them.
 
 use super::head::{RequestHead, RequestInfo, ResponseHead};
-use super::{BodyAccess, Error};
+use super::{BodyAccess, FilterError};
 
 /// A piece of a body, for one filter.
 pub(crate) struct BodyPiece<'h> {
@@ -12,7 +12,7 @@ pub(crate) struct BodyPiece<'h> {
 }
 
 impl BodyPiece<'_> {
-    fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, Error> {
+    fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, FilterError> {
         match self.want {
             BodyAccess::Modify | BodyAccess::Buffer => Ok(&mut self.bytes),
             BodyAccess::Read | BodyAccess::Nothing => {
@@ -48,7 +48,7 @@ macro_rules! body {
             ///
             /// # Errors
             /// The filter requested the body for inspection only ([`Want::Look`]).
-            pub fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, Error> {
+            pub fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, FilterError> {
                 self.piece.bytes_mut()
             }
 

@@ -8,7 +8,7 @@ use ringmain_engine::Cx;
 use ringmain_web::{LogField, Request};
 use ringmain_wire::h1::{FieldBlock, Framing, allows_content};
 
-use super::{BodyAccess, Error};
+use super::{BodyAccess, FilterError};
 use crate::model::{HeaderName, Name};
 use crate::proxy::eq_folded;
 
@@ -24,7 +24,7 @@ const CONNECTION: [&str; 7] = [
 ];
 
 /// Rejects names of fields that the gateway writes itself.
-pub(super) fn check_name(name: &str) -> Result<(), Error> {
+pub(super) fn check_name(name: &str) -> Result<(), FilterError> {
     if CONNECTION.iter().any(|own| eq_folded(name.as_bytes(), own)) {
         let why = "it frames the message or belongs to the connection: the gateway writes it";
         return Err(format!("the header `{name}` cannot be changed by a filter: {why}").into());
@@ -32,7 +32,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-fn push(block: &mut FieldBlock, name: &str, value: &[u8]) -> Result<(), Error> {
+fn push(block: &mut FieldBlock, name: &str, value: &[u8]) -> Result<(), FilterError> {
     check_name(name)?;
     let pushed = block.push(name, value);
     pushed.map_err(|misuse| format!("the header `{}`: {misuse}", name.escape_debug()).into())
@@ -212,7 +212,7 @@ impl<'h> RequestHead<'h> {
     /// # Errors
     /// The name is not a token, or the gateway writes the field itself (`Host`, `Content-Length`, `Connection` and the like); the value has
     /// control characters. The head is unchanged then.
-    pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), Error> {
+    pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), FilterError> {
         let mut one = FieldBlock::new();
         push(&mut one, name, value.as_ref())?;
         self.edits.remove(name);
@@ -224,7 +224,7 @@ impl<'h> RequestHead<'h> {
     ///
     /// # Errors
     /// As [`RequestHead::set`].
-    pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), Error> {
+    pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), FilterError> {
         push(&mut self.edits.added, name, value.as_ref())
     }
 
@@ -237,7 +237,7 @@ impl<'h> RequestHead<'h> {
     ///
     /// # Errors
     /// The target does not begin with `/`, or has bytes that no target has: spaces, `#`, anything but visible ASCII.
-    pub fn set_target(&mut self, target: &str) -> Result<(), Error> {
+    pub fn set_target(&mut self, target: &str) -> Result<(), FilterError> {
         let is_plain = target.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
         if !target.starts_with('/') || !is_plain {
             let found = target.escape_debug();
@@ -253,7 +253,7 @@ impl<'h> RequestHead<'h> {
     ///
     /// # Errors
     /// It is not a host, with or without a port.
-    pub fn set_host(&mut self, host: &str) -> Result<(), Error> {
+    pub fn set_host(&mut self, host: &str) -> Result<(), FilterError> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
         if host.is_empty() || !host.bytes().all(is_plain) {
             return Err(format!("expected a host, found `{}`", host.escape_debug()).into());
@@ -317,7 +317,7 @@ impl<'h> ResponseHead<'h> {
     ///
     /// # Errors
     /// It is out of range, or a status without a body (204, 205, 304) although there is a body.
-    pub fn set_status(&mut self, status: u16) -> Result<(), Error> {
+    pub fn set_status(&mut self, status: u16) -> Result<(), FilterError> {
         if !(200..=599).contains(&status) {
             return Err(format!("expected a status from 200 to 599, found {status}").into());
         }
@@ -345,7 +345,7 @@ impl<'h> ResponseHead<'h> {
     ///
     /// # Errors
     /// As [`RequestHead::set`].
-    pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), Error> {
+    pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), FilterError> {
         let mut one = FieldBlock::new();
         push(&mut one, name, value.as_ref())?;
         self.remove(name);
@@ -357,7 +357,7 @@ impl<'h> ResponseHead<'h> {
     ///
     /// # Errors
     /// As [`RequestHead::set`].
-    pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), Error> {
+    pub fn add(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), FilterError> {
         push(&mut self.fields, name, value.as_ref())
     }
 

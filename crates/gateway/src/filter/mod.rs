@@ -43,10 +43,10 @@ pub use ringmain_engine::Cx;
 
 /// The error of a hook: any error type, or a text. The request is answered 500 (`filter_failed`), or its response aborted if it has
 /// started, and the text is logged.
-pub type Error = Box<dyn std::error::Error>;
+pub type FilterError = Box<dyn std::error::Error>;
 
 /// The result of a hook.
-pub type Outcome<'a> = Result<Flow<'a>, Error>;
+pub type Outcome<'a> = Result<Flow<'a>, FilterError>;
 
 /// A custom filter of requests and responses. The default implementation of each hook does nothing.
 ///
@@ -133,7 +133,7 @@ pub trait Filter: 'static {
 pub enum Flow<'a> {
     /// Continues with the next filter or step.
     Continue,
-    /// Retains this piece of a body that is [changed](Want::Change), and passes it again together with the next one. At the end of the body
+    /// Retains this piece of a body that is [modified](BodyAccess::Modify), and passes it again together with the next one. At the end of the body
     /// it is relayed. More than [`FILTER_HELD_BYTES`](crate::limits::FILTER_HELD_BYTES) retained: 413, or 502 for a response.
     Hold,
     /// Sends this response in place of any other. Earlier filters process it like every response; a started response of an upstream is
@@ -162,7 +162,7 @@ impl std::fmt::Debug for Flow<'_> {
         f.write_str(match self {
             Flow::Continue => "Continue",
             Flow::Hold => "Hold",
-            Flow::Respond(_) => "Answer",
+            Flow::Respond(_) => "Respond",
             Flow::Wait(_) => "Wait",
         })
     }

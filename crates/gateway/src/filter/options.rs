@@ -7,7 +7,7 @@ use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
-use super::Error;
+use super::FilterError;
 use crate::model::Options;
 
 impl Options {
@@ -17,7 +17,7 @@ impl Options {
     ///
     /// # Errors
     /// An option is missing, unknown or invalid. The message names its key.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, FilterError> {
         let nothing = Options::Map(Vec::new());
         let options = match self {
             Options::Nothing => &nothing,

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{
-    Error, ExchangeEnd, Filter, Outcome, RequestBody, RequestHead, RequestInfo, ResponseBody, ResponseHead,
+    ExchangeEnd, Filter, FilterError, Outcome, RequestBody, RequestHead, RequestInfo, ResponseBody,
+    ResponseHead,
 };
 use crate::model::{FilterUse, Name, Options, Policy, Rule};
 use ringmain_engine::Cx;
@@ -17,7 +18,7 @@ use ringmain_engine::Cx;
 /// Creates the filter of a use for each worker.
 type Factory = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
 /// Creates such a constructor from the options of a use.
-type FilterKind = dyn Fn(&Options) -> Result<Arc<Factory>, Error> + Send + Sync;
+type FilterKind = dyn Fn(&Options) -> Result<Arc<Factory>, FilterError> + Send + Sync;
 
 /// The filters that configurations may name. Cheap to clone.
 #[derive(Clone, Default)]
@@ -66,10 +67,10 @@ impl Filters {
     pub fn add<F, C, W>(mut self, name: &str, configure: C) -> Filters
     where
         F: Filter,
-        C: Fn(&Options) -> Result<W, Error> + Send + Sync + 'static,
+        C: Fn(&Options) -> Result<W, FilterError> + Send + Sync + 'static,
         W: Fn(&Cx) -> F + Send + Sync + 'static,
     {
-        let kind = move |options: &Options| -> Result<Arc<Factory>, Error> {
+        let kind = move |options: &Options| -> Result<Arc<Factory>, FilterError> {
             let make = configure(options)?;
             let factory = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(SharedFilter(Rc::new(make(cx)))) };
             Ok(Arc::new(factory))

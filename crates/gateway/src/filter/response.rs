@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ringmain_wire::h1::FieldBlock;
 
-use super::Error;
+use super::FilterError;
 use super::head::check_name;
 
 /// A response in place of the upstream's. The gateway writes `Content-Length`.
@@ -49,7 +49,7 @@ impl FilterResponse {
     /// # Errors
     /// The name is not a token, or the gateway writes the field itself (`Content-Length`, `Connection` and the like); the value has control
     /// characters.
-    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<FilterResponse, Error> {
+    pub fn header(mut self, name: &str, value: impl AsRef<[u8]>) -> Result<FilterResponse, FilterError> {
         check_name(name)?;
         self.fields
             .push(name, value.as_ref())

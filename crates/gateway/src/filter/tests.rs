@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Error, Options};
+use super::{FilterError, Options};
 
 fn text(text: &str) -> Options {
     Options::Text(text.into())
@@ -44,7 +44,7 @@ enum Mode {
 }
 
 fn read(options: &Options) -> Result<Settings, String> {
-    options.read().map_err(|error: Error| error.to_string())
+    options.read().map_err(|error: FilterError| error.to_string())
 }
 
 #[test]

@@ -188,7 +188,10 @@ impl OutlierRecord {
             return false;
         }
         let times = self.ejections.load(Ordering::Relaxed).min(16);
-        let span = rules.ejected.saturating_mul(1 << times).min(rules.ejected_most);
+        let span = rules
+            .ejected
+            .saturating_mul(1 << times)
+            .min(rules.max_ejected_time);
         let end = now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
         let ours = self
             .ejected_until
@@ -208,7 +211,7 @@ impl OutlierRecord {
 
 /// Returns whether one more of `endpoints` may be ejected in addition to `ejected` others.
 pub(crate) fn may_eject(ejected: usize, endpoints: usize, rules: &OutlierDetection) -> bool {
-    let most = endpoints * usize::from(rules.most_percent) / 100;
+    let most = endpoints * usize::from(rules.max_ejected_percent) / 100;
     // One always may be, if there are others.
     endpoints > 1 && ejected < most.max(1)
 }

@@ -21,7 +21,7 @@ fn rules() -> OutlierDetection {
     OutlierDetection {
         consecutive: 3,
         ejected: Duration::from_secs(10),
-        ejected_most: Duration::from_secs(30),
+        max_ejected_time: Duration::from_secs(30),
         ..OutlierDetection::default()
     }
 }
@@ -115,7 +115,7 @@ fn ejections_are_limited() {
     assert!(may_eject(0, 2, &rules) && !may_eject(1, 2, &rules));
     assert!(may_eject(4, 10, &rules) && !may_eject(5, 10, &rules));
     let rules = OutlierDetection {
-        most_percent: 0,
+        max_ejected_percent: 0,
         ..rules
     };
     assert!(may_eject(0, 10, &rules) && !may_eject(1, 10, &rules));

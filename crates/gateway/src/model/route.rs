@@ -153,12 +153,12 @@ pub struct Retry {
     /// The failures after which a request is retried.
     pub on: RetryOn,
     /// The shortest pause before a retry. Default: 0.
-    pub backoff_least: Duration,
+    pub backoff_min: Duration,
     /// The longest pause before the first retry; the pause is random between the shortest one and this. Doubles with each further retry.
     /// Default: 25 ms.
     pub backoff: Duration,
     /// The limit of that pause. Default: 250 ms.
-    pub backoff_most: Duration,
+    pub backoff_max: Duration,
 }
 
 impl Default for Retry {
@@ -166,9 +166,9 @@ impl Default for Retry {
         Retry {
             attempts: 1,
             on: RetryOn::default(),
-            backoff_least: Duration::ZERO,
+            backoff_min: Duration::ZERO,
             backoff: Duration::from_millis(25),
-            backoff_most: Duration::from_millis(250),
+            backoff_max: Duration::from_millis(250),
         }
     }
 }

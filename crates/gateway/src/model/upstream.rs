@@ -312,13 +312,13 @@ pub struct OutlierDetection {
     pub least_requests: u32,
     /// The interval of [`failure_percent`](Self::failure_percent). Default: 10 s.
     pub interval: Duration,
-    /// Time of the first ejection; it doubles with each further one, up to [`ejected_most`](Self::ejected_most). Default: 30 s.
+    /// Time of the first ejection; it doubles with each further one, up to [`max_ejected_time`](Self::max_ejected_time). Default: 30 s.
     pub ejected: Duration,
     /// Longest time of an ejection. Default: 5 min.
-    pub ejected_most: Duration,
+    pub max_ejected_time: Duration,
     /// Share of an upstream's endpoints, in percent, that may be ejected at the same time; one always may, if there are others. Default:
     /// 50.
-    pub most_percent: u8,
+    pub max_ejected_percent: u8,
 }
 
 impl Default for OutlierDetection {
@@ -329,8 +329,8 @@ impl Default for OutlierDetection {
             least_requests: 100,
             interval: Duration::from_secs(10),
             ejected: Duration::from_secs(30),
-            ejected_most: Duration::from_mins(5),
-            most_percent: 50,
+            max_ejected_time: Duration::from_mins(5),
+            max_ejected_percent: 50,
         }
     }
 }

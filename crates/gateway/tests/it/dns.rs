@@ -346,9 +346,9 @@ fn a_failing_endpoint_is_ejected(engine: Config) {
         upstream.health.panic_percent = 0;
         upstream.health.outliers = Some(OutlierDetection {
             consecutive: 3,
-            most_percent: 100,
+            max_ejected_percent: 100,
             ejected: Duration::from_secs(3600),
-            ejected_most: Duration::from_secs(3600),
+            max_ejected_time: Duration::from_secs(3600),
             ..OutlierDetection::default()
         });
     });

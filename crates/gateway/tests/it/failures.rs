@@ -192,9 +192,9 @@ fn another_endpoint(engine: Config) {
     let retry = Retry {
         attempts: 1,
         on: RetryOn::default(),
-        backoff_least: Duration::ZERO,
+        backoff_min: Duration::ZERO,
         backoff: Duration::from_millis(1),
-        backoff_most: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(1),
     };
     let edge = edge(
         engine,

@@ -33,9 +33,9 @@ fn retry(attempts: u8) -> Retry {
                 last: 504,
             }],
         },
-        backoff_least: Duration::ZERO,
+        backoff_min: Duration::ZERO,
         backoff: Duration::from_millis(1),
-        backoff_most: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(1),
     }
 }
 
@@ -260,9 +260,9 @@ fn paused(limit: Duration) -> Scene {
         rule(1)(forward, upstream);
         forward.timeouts.request = Some(limit);
         let retry = forward.retry.as_mut().expect("set above");
-        retry.backoff_least = PAUSE;
+        retry.backoff_min = PAUSE;
         retry.backoff = PAUSE * 2;
-        retry.backoff_most = PAUSE * 2;
+        retry.backoff_max = PAUSE * 2;
     });
     Scene::new(config, |_| {})
 }

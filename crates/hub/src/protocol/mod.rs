@@ -1,6 +1,6 @@
 //! The Centrifuge client protocol, version 2, in JSON and Protobuf, for both roles.
 //!
-//! A client sends [`Command`]s. A server sends [`Reply`]s, which either reply to a command by its number or contain a [`Push`]. One
+//! A client sends [`Command`]s. A server sends [`Reply`]s, which either reply to a command by its number or contain a [`PushMessage`]. One
 //! transport message may contain several, separated as [`Format`] describes. The messages have the field numbers and names of the published
 //! definition. Features that this server does not have (map subscriptions, shared polls, compression with dictionaries) have no fields
 //! here; unknown fields are skipped, as the definition requires.
@@ -24,9 +24,9 @@ pub use messages::{
     ClientInfo, Command, Connect, ConnectRequest, ConnectResult, DisconnectPush, EmulationRequest, Error,
     FilterNode, HistoryRequest, HistoryResult, Join, Leave, Message, PingRequest, PingResult,
     PresenceRequest, PresenceResult, PresenceStatsRequest, PresenceStatsResult, Publication, PublishRequest,
-    PublishResult, Push, Refresh, RefreshRequest, RefreshResult, Reply, RpcRequest, RpcResult, SendRequest,
-    SubRefreshRequest, SubRefreshResult, Subscribe, SubscribeRequest, SubscribeResult, Unsubscribe,
-    UnsubscribeRequest, UnsubscribeResult, WirePosition,
+    PublishResult, PushMessage, Refresh, RefreshRequest, RefreshResult, Reply, RpcRequest, RpcResult,
+    SendRequest, SubRefreshRequest, SubRefreshResult, Subscribe, SubscribeRequest, SubscribeResult,
+    Unsubscribe, UnsubscribeRequest, UnsubscribeResult, WirePosition,
 };
 pub use publishing::{Published, Variant};
 pub use raw::{NotJson, compact, compacted};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use ringmain_wire::ws::{Message, encode_shared};
 use serde::Serialize;
 
-use super::{ClientInfo, Format, NotJson, Publication, Push, Reply, compacted};
+use super::{ClientInfo, Format, NotJson, Publication, PushMessage, Reply, compacted};
 
 /// The form in which a connection receives pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,7 +82,7 @@ impl Variant {
     ///
     /// # Errors
     /// [`NotJson`]: the format is JSON, and bytes of the push are not. `out` is unchanged.
-    pub fn write(self, push: Push, out: &mut Vec<u8>) -> Result<(), NotJson> {
+    pub fn write(self, push: PushMessage, out: &mut Vec<u8>) -> Result<(), NotJson> {
         let reply = Reply {
             push: Some(push),
             ..Reply::default()
@@ -150,10 +150,10 @@ impl Variant {
         publication: Publication,
         out: &mut Vec<u8>,
     ) -> Result<(), NotJson> {
-        let push = Push {
+        let push = PushMessage {
             channel: channel.to_owned(),
             pub_: Some(publication),
-            ..Push::default()
+            ..PushMessage::default()
         };
         self.write(push, out)
     }

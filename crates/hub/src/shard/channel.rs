@@ -14,7 +14,7 @@ use crate::mail::{
     ChannelOptions, ChannelQuery, DeliveryMode, EpochFilter, Origin, QueryResult, RecoverFrom, TopicKey,
     WorkerId,
 };
-use crate::protocol::{ClientInfo, Join, Leave, Published, Push, Variant};
+use crate::protocol::{ClientInfo, Join, Leave, Published, PushMessage, Variant};
 pub(super) use conflation::SendDecision;
 use conflation::UpdateLimiter;
 use log::LogState;
@@ -56,17 +56,17 @@ pub(super) struct Interest {
 /// The publications that a worker or a client missed, in order. `None`: they are not all available.
 type Missed = Option<Vec<(u64, Arc<Published>)>>;
 
-pub(super) fn joining(info: ClientInfo) -> Push {
-    Push {
+pub(super) fn joining(info: ClientInfo) -> PushMessage {
+    PushMessage {
         join: Some(Join { info: Some(info) }),
-        ..Push::default()
+        ..PushMessage::default()
     }
 }
 
-pub(super) fn leaving(info: ClientInfo) -> Push {
-    Push {
+pub(super) fn leaving(info: ClientInfo) -> PushMessage {
+    PushMessage {
         leave: Some(Leave { info: Some(info) }),
-        ..Push::default()
+        ..PushMessage::default()
     }
 }
 

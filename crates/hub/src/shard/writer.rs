@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::limits::{POOLED_MAX_BYTES, SCRATCH_BYTES};
 use crate::mail::{DeliveryMode, EncodedPush};
 use crate::pool::{ArcPool, BufferPool};
-use crate::protocol::{Push, Reply, Variant};
+use crate::protocol::{PushMessage, Reply, Variant};
 
 /// The encoder of one shard.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl PushWriter {
         &mut self,
         channel: &str,
         subscribers_by_variant: &[u32; Variant::ALL.len()],
-        push: Push,
+        push: PushMessage,
         mode: DeliveryMode,
     ) -> Arc<EncodedPush> {
         let PushWriter {
@@ -47,7 +47,7 @@ impl PushWriter {
         let is_pooled = data_bytes <= POOLED_MAX_BYTES && !matches!(mode, DeliveryMode::Conflated(_));
         scratch.channel.clear();
         scratch.channel.push_str(channel);
-        let push = Some(Push {
+        let push = Some(PushMessage {
             channel: std::mem::take(&mut scratch.channel),
             ..push
         });

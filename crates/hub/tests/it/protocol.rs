@@ -4,7 +4,7 @@ use bytes::Bytes;
 use ringmain_hub::limits;
 use ringmain_hub::protocol::{
     ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, MessageError, NotJson, Publication,
-    Published, Push, Replies, Reply, SubscribeResult, Variant, compact,
+    Published, PushMessage, Replies, Reply, SubscribeResult, Variant, compact,
 };
 
 fn commands(format: Format, message: &[u8]) -> Vec<Result<Command, MessageError>> {
@@ -151,8 +151,8 @@ fn a_publication_is_the_same_in_every_variant() {
             let publication = published(r#"{"price": 1.5}"#).numbered(offset);
             variant.publication("news", publication, &mut out).expect("JSON");
         }
-        let pushes: Vec<Push> = if variant.unidirectional {
-            let parts = ringmain_hub::protocol::MessageParts::<Push>::new(variant.format, out.into());
+        let pushes: Vec<PushMessage> = if variant.unidirectional {
+            let parts = ringmain_hub::protocol::MessageParts::<PushMessage>::new(variant.format, out.into());
             parts.collect::<Result<_, _>>().expect("pushes")
         } else {
             let replies: Result<Vec<_>, _> = Replies::new(variant.format, out.into()).collect();
@@ -237,10 +237,10 @@ fn the_handwritten_json_equals_the_serialized_message() {
             time: if has(5) { i64::MIN } else { 0 },
         };
         let channel = if has(6) { "a \"quoted\" \u{1f600}\n" } else { "" };
-        let push = Push {
+        let push = PushMessage {
             channel: channel.to_owned(),
             pub_: Some(publication.clone()),
-            ..Push::default()
+            ..PushMessage::default()
         };
         let reply = Reply {
             push: Some(push.clone()),

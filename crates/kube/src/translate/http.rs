@@ -276,9 +276,9 @@ fn translate_retry(spec: &objects::Retry, backoff: Option<Duration>, has_timeout
         ..Retry::default()
     };
     if let Some(backoff) = backoff {
-        retry.backoff_least = backoff;
+        retry.backoff_min = backoff;
         retry.backoff = backoff.saturating_mul(2);
-        retry.backoff_most = backoff.saturating_mul(BACKOFF_GROWTH);
+        retry.backoff_max = backoff.saturating_mul(BACKOFF_GROWTH);
     }
     Some(retry)
 }

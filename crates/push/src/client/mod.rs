@@ -17,8 +17,8 @@ use ringmain_hub::history::StreamPosition;
 use ringmain_hub::mail::QueryResult;
 use ringmain_hub::protocol::{
     ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult,
-    NotJson, PresenceResult, PresenceStatsResult, PublishResult, Push, Reply, SubscribeResult, Unsubscribe,
-    Unsubscribed,
+    NotJson, PresenceResult, PresenceStatsResult, PublishResult, PushMessage, Reply, SubscribeResult,
+    Unsubscribe, Unsubscribed,
 };
 use ringmain_hub::subscribers::{ConnId, SubscriberEvent};
 
@@ -335,10 +335,10 @@ impl Client {
         if self.pending.remove_subscription(channel) {
             return;
         }
-        let push = Push {
+        let push = PushMessage {
             channel: channel.to_owned(),
             unsubscribe: Some(Unsubscribe::from(why)),
-            ..Push::default()
+            ..PushMessage::default()
         };
         self.send_reply(Reply {
             push: Some(push),
@@ -383,9 +383,9 @@ impl Client {
             ..Reply::default()
         };
         if self.unidirectional {
-            reply.push = Some(Push {
+            reply.push = Some(PushMessage {
                 connect: Some(connect.result.into()),
-                ..Push::default()
+                ..PushMessage::default()
             });
         } else {
             reply.connect = Some(connect.result)
@@ -413,9 +413,9 @@ impl Client {
                 });
             }
         }
-        let push = Push {
+        let push = PushMessage {
             disconnect: Some(disconnect),
-            ..Push::default()
+            ..PushMessage::default()
         };
         let mut last = Vec::new();
         self.write_reply(

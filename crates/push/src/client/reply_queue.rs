@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ringmain_hub::history::StreamPosition;
 use ringmain_hub::mail::QueryResult;
 use ringmain_hub::protocol::{
-    ClientInfo, Disconnect, Fault, Published, Push, Reply, Subscribe, SubscribeResult, encoded_bytes,
+    ClientInfo, Disconnect, Fault, Published, PushMessage, Reply, Subscribe, SubscribeResult, encoded_bytes,
 };
 use ringmain_hub::subscribers::ConnId;
 
@@ -201,10 +201,10 @@ impl Client {
                     self.send_message(&out);
                 }
                 Queued::Publication(channel, offset, published) => {
-                    let push = Push {
+                    let push = PushMessage {
                         channel: channel.to_string(),
                         pub_: Some(published.numbered(offset)),
-                        ..Push::default()
+                        ..PushMessage::default()
                     };
                     let reply = Reply {
                         push: Some(push),
@@ -309,7 +309,7 @@ impl Client {
 
     /// Sends a push for a subscription by the server, and behind it the publications that a reply would have.
     fn push_subscription(&self, channel: &Arc<str>, result: SubscribeResult, rest: &mut ReplyQueue) {
-        let subscribe = Push {
+        let subscribe = PushMessage {
             channel: channel.to_string(),
             subscribe: Some(Subscribe {
                 recoverable: result.recoverable,
@@ -318,12 +318,12 @@ impl Client {
                 positioned: result.positioned,
                 data: result.data,
             }),
-            ..Push::default()
+            ..PushMessage::default()
         };
-        let publications = result.publications.into_iter().map(|publication| Push {
+        let publications = result.publications.into_iter().map(|publication| PushMessage {
             channel: channel.to_string(),
             pub_: Some(publication),
-            ..Push::default()
+            ..PushMessage::default()
         });
         for push in [subscribe].into_iter().chain(publications) {
             self.send_reply(Reply {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use ringmain_engine::Draining;
 use ringmain_hub::limits::MESSAGE_BYTES;
-use ringmain_hub::protocol::{ConnectRequest, Disconnect, Push};
+use ringmain_hub::protocol::{ConnectRequest, Disconnect, PushMessage};
 use ringmain_web::grpc::{Call, Code, Replies, Result, Service, Status};
 use ringmain_web::{App, Reply, Request};
 
@@ -53,7 +53,7 @@ fn answer_preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> ringmain_web::Res
 async fn handle_consume(
     call: &Call<'_>,
     connect: ConnectRequest,
-    replies: &mut Replies<'_, '_, Push>,
+    replies: &mut Replies<'_, '_, PushMessage>,
 ) -> Result {
     let request = call.request();
     let worker = accepting_worker(request)?;

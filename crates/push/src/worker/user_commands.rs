@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_hub::protocol::{Disconnect, Push, Refresh, Reply, Unsubscribed};
+use ringmain_hub::protocol::{Disconnect, PushMessage, Refresh, Reply, Unsubscribed};
 use ringmain_hub::subscribers::ConnId;
 
 use super::PushWorker;
@@ -235,9 +235,9 @@ impl PushWorker {
         if in_connect_reply.is_some() {
             return;
         }
-        let push = Push {
+        let push = PushMessage {
             refresh: Some(Refresh { expires, ttl }),
-            ..Push::default()
+            ..PushMessage::default()
         };
         client.send_reply(Reply {
             push: Some(push),

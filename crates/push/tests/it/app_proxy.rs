@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ringmain_hub::protocol::{Command, Format, PublishRequest, Push, Reply, RpcRequest, SubscribeRequest};
+use ringmain_hub::protocol::{
+    Command, Format, PublishRequest, PushMessage, Reply, RpcRequest, SubscribeRequest,
+};
 use ringmain_push::ProxyEvent;
 use ringmain_push::limits::{PROXY_REQUESTS_PER_CLIENT, REFRESH_RETRY};
 use ringmain_web::testing::TestClient;
@@ -48,7 +50,7 @@ fn rpc(method: &str, data: &str) -> Command {
 }
 
 #[track_caller]
-fn publication(push: Push) -> (String, String) {
+fn publication(push: PushMessage) -> (String, String) {
     let publication = push.pub_.expect("a publication");
     let data = String::from_utf8(publication.data.to_vec()).expect("a text");
     (push.channel, data)

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringmain_hub::protocol::{ConnectRequest, Format, Push, SubscribeRequest};
+use ringmain_hub::protocol::{ConnectRequest, Format, PushMessage, SubscribeRequest};
 use ringmain_push::Options;
 use ringmain_push::limits::PING_INTERVAL;
 use ringmain_web::testing::{StreamedReply, TestClient};
@@ -58,7 +58,7 @@ struct Heard {
 
 impl Heard {
     /// Returns the complete pushes, and reads the end of the body.
-    fn pushes(&mut self) -> Vec<Push> {
+    fn pushes(&mut self) -> Vec<PushMessage> {
         let mut decoder = Decoder::with_trailers(&Limits::INTERNET);
         let (mut at, mut whole) = (0, 0);
         let (mut pushes, mut payload, mut kind) = (Vec::new(), Vec::new(), None);
@@ -104,25 +104,25 @@ impl Heard {
 }
 
 /// Summarizes pushes.
-fn summarize(pushes: &[Push]) -> Vec<String> {
-    let one = |push: &Push| match push {
-        Push {
+fn summarize(pushes: &[PushMessage]) -> Vec<String> {
+    let one = |push: &PushMessage| match push {
+        PushMessage {
             pub_: Some(publication),
             channel,
             ..
         } => format!("{channel} {}", String::from_utf8_lossy(&publication.data)),
-        Push {
+        PushMessage {
             connect: Some(connect),
             ..
         } => {
             let subs: Vec<&str> = connect.subs.keys().map(String::as_str).collect();
             format!("connected {} {}", subs.join(","), connect.ping)
         }
-        Push {
+        PushMessage {
             disconnect: Some(why),
             ..
         } => format!("disconnect {} {}", why.code, why.reconnect),
-        push if *push == Push::default() => "ping".to_owned(),
+        push if *push == PushMessage::default() => "ping".to_owned(),
         push => format!("{push:?}"),
     };
     pushes.iter().map(one).collect()

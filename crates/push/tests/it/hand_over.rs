@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::protocol::{Command, Format, HistoryRequest, PresenceRequest, Push as Pushed};
+use ringmain_hub::protocol::{Command, Format, HistoryRequest, PresenceRequest, PushMessage as Pushed};
 use ringmain_push::{HandOverState, Options, Push, Successor, limits};
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};

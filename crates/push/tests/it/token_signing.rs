@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use ringmain_hub::protocol::{
-    Command, ConnectRequest, Error, Format, Push, RefreshRequest, Replies, Reply, SubRefreshRequest,
+    Command, ConnectRequest, Error, Format, PushMessage, RefreshRequest, Replies, Reply, SubRefreshRequest,
     SubscribeRequest,
 };
 use ringmain_push::{KeySet, Namespace, Options, SubscribeAccess, Tokens};
@@ -142,7 +142,7 @@ impl WsClient {
 
     /// Returns the next push, except for pings.
     #[track_caller]
-    pub(crate) fn push(&mut self) -> Push {
+    pub(crate) fn push(&mut self) -> PushMessage {
         loop {
             let mut waiting = self.waiting.iter();
             if let Some(at) = waiting.position(|reply| reply.push.is_some()) {

@@ -28,7 +28,7 @@ use crate::http::request::Request;
 use crate::limits;
 use crate::router::Params;
 use crate::server::worker_context::WorkerContext;
-use crate::ws::{Transport, Upgrade};
+use crate::ws::{Upgrade, WsTransport};
 
 /// Removes a running request from the count when dropped.
 struct RunningGuard<'a>(&'a TaskPool);
@@ -309,7 +309,7 @@ fn switch_to_websocket(
         .stats
         .took(worker.cx.clock().since(task_request.started_at));
     worker.log(request, 101, 0, task_request.started_at);
-    let mut ws_session = upgrade.into_session(&worker.sockets, Transport::Connection(conn.id()));
+    let mut ws_session = upgrade.into_session(&worker.sockets, WsTransport::Connection(conn.id()));
     ws_session.open();
     // Both may have happened while the handler waited.
     if exchange.has_client_ended() {

@@ -5,7 +5,7 @@ use ringmain_engine::Conn;
 use super::connection::{ConnPhase, Connection};
 use super::{HttpServer, NextAction, response};
 use crate::http::reply::Reply;
-use crate::ws::{Transport, Upgrade, WsSession};
+use crate::ws::{Upgrade, WsSession, WsTransport};
 
 impl HttpServer {
     /// Responds with 101: from here on the connection carries WebSocket frames.
@@ -22,7 +22,7 @@ impl HttpServer {
         self.worker.log(reply.request, 101, 0, state.started_at);
         // The 101 precedes the first message.
         self.flush(conn, state, out, NextAction::Wait);
-        let mut ws_session = upgrade.into_session(&self.worker.sockets, Transport::Connection(conn.id()));
+        let mut ws_session = upgrade.into_session(&self.worker.sockets, WsTransport::Connection(conn.id()));
         ws_session.open();
         state.phase = ConnPhase::Socket(ws_session);
         NextAction::Wait

@@ -24,7 +24,7 @@ pub use self::sender::Ws;
 pub(crate) use self::session::WsSession;
 pub(crate) use self::stream::AsyncSocketHandler;
 pub use self::stream::{OwnedMessage, WsStream};
-pub(crate) use self::transport::Transport;
+pub(crate) use self::transport::WsTransport;
 pub(crate) use self::worker_state::WsWorkerState;
 
 use crate::http::error::Result;

@@ -7,7 +7,7 @@ use ringmain_wire::ws::{
 };
 
 use super::allowed_origins::Origins;
-use super::transport::Transport;
+use super::transport::WsTransport;
 use super::{Socket, Ws, WsSession, WsWorkerState};
 use crate::http::error::{Error, Result};
 use crate::http::reply::Reply;
@@ -156,7 +156,7 @@ impl WsRoute {
 
 impl Upgrade {
     /// Returns both halves of the socket, once the 101 was sent (the 200 over HTTP/2).
-    pub(crate) fn into_session(self, sockets: &Rc<WsWorkerState>, transport: Transport) -> Box<WsSession> {
+    pub(crate) fn into_session(self, sockets: &Rc<WsWorkerState>, transport: WsTransport) -> Box<WsSession> {
         let deflation = self.acceptance.deflation();
         let ws = Ws::new(sockets, transport, self.acceptance.protocol, deflation);
         Box::new(WsSession::new(ws, self.socket))

@@ -19,7 +19,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::ws::{Close, CloseCode, Closing, Deflater, Deflation, Encoder, Mask, Message, Role};
 
-use super::transport::{BoundTransport, Transport};
+use super::transport::{BoundTransport, WsTransport};
 use super::worker_state::WsWorkerState;
 use super::{CloseCause, WsFrame};
 use crate::limits;
@@ -31,7 +31,7 @@ pub struct Ws(Rc<SenderState>);
 
 struct SenderState {
     sockets: Rc<WsWorkerState>,
-    transport: Transport,
+    transport: WsTransport,
     protocol: Option<&'static str>,
     deflation: Option<Deflation>,
     phase: Cell<SendPhase>,
@@ -70,7 +70,7 @@ struct Backlog {
 impl Ws {
     pub(super) fn new(
         sockets: &Rc<WsWorkerState>,
-        transport: Transport,
+        transport: WsTransport,
         protocol: Option<&'static str>,
         deflation: Option<Deflation>,
     ) -> Ws {

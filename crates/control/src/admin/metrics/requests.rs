@@ -9,14 +9,17 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 pub(super) fn write_requests(page: &mut MetricsPage, inner: &AdminContext) {
     let totals = inner.site.stats().totals();
-    let name = "ringmain_answers_total";
-    page.metric(
-        name,
-        "counter",
-        "Responses to clients, including requests rejected before routing.",
-    );
-    for (class, count) in CLASSES.iter().zip(&totals.classes[1..]) {
-        page.sample(name, &[("class", class)], count);
+    for (name, help) in [
+        (
+            "ringmain_responses_total",
+            "Responses to clients, including requests rejected before routing.",
+        ),
+        ("ringmain_answers_total", "Deprecated: ringmain_responses_total."),
+    ] {
+        page.metric(name, "counter", help);
+        for (class, count) in CLASSES.iter().zip(&totals.classes[1..]) {
+            page.sample(name, &[("class", class)], count);
+        }
     }
     page.single(
         "ringmain_requests_refused_total",

@@ -497,9 +497,9 @@ impl Builder<'_> {
 fn build_retry(part: document::RetrySection) -> Retry {
     let mut retry = Retry::default();
     set_if_some(&mut retry.attempts, field_value(part.attempts));
-    set_if_some(&mut retry.backoff_least, time_value(part.backoff_least));
+    set_if_some(&mut retry.backoff_min, time_value(part.backoff_min));
     set_if_some(&mut retry.backoff, time_value(part.backoff));
-    set_if_some(&mut retry.backoff_most, time_value(part.backoff_most));
+    set_if_some(&mut retry.backoff_max, time_value(part.backoff_max));
     if part.on.is_some() {
         let mut on = RetryOn {
             connect: false,

@@ -222,7 +222,7 @@ impl Builder<'_> {
         let Some(part) = at.value else {
             return namespace;
         };
-        if let Some((retention, meta_time)) = part.keep.and_then(|at| self.build_retention(at)) {
+        if let Some((retention, meta_time)) = part.retention.and_then(|at| self.build_retention(at)) {
             namespace.channel_options.history = Some(retention);
             set_if_some(&mut namespace.channel_options.position_ttl, meta_time);
         }
@@ -248,9 +248,10 @@ impl Builder<'_> {
         rules.presence = namespace.presence;
         set_if_some(&mut rules.join_leave, field_value(part.join_leave));
         set_if_some(&mut rules.cache_recovery, field_value(part.cache));
-        rules.conflation_interval = time_value(part.every);
+        rules.conflation_interval = time_value(part.update_interval);
         if rules.conflation_interval == Some(Duration::ZERO) {
-            self.errors.report(position, "a time above 0 at `every`", "0");
+            self.errors
+                .report(position, "a time above 0 at `update_interval`", "0");
         }
         set_if_some(
             &mut rules.slow_consumer,
@@ -266,10 +267,10 @@ impl Builder<'_> {
             ("recovery", namespace.recovery),
             ("history", namespace.history),
             ("cache", rules.cache_recovery),
-            ("every", rules.conflation_interval.is_some()),
+            ("update_interval", rules.conflation_interval.is_some()),
         ];
         if let (Some((key, _)), None) = (wants.iter().find(|(_, wants)| *wants), rules.history) {
-            let expected = format!("the key `keep` beside `{key}`");
+            let expected = format!("the key `retention` beside `{key}`");
             self.errors.report(position, expected, "none");
         }
         namespace
@@ -294,7 +295,7 @@ impl Builder<'_> {
         );
         set_if_some(&mut retention.ttl, time_value(part.time));
         if retention.publications == 0 || retention.bytes == 0 || retention.ttl.is_zero() {
-            let expected = "`publications`, `size` and `time` above 0, or no `keep`";
+            let expected = "`publications`, `size` and `time` above 0, or no `retention`";
             self.errors.report(at.position, expected, "0");
             return None;
         }

@@ -237,8 +237,11 @@ fn set_health(health: &mut model::Health, part: document::HealthSection) {
         set_if_some(&mut outliers.least_requests, field_value(part.least_requests));
         set_if_some(&mut outliers.interval, time_value(part.interval));
         set_if_some(&mut outliers.ejected, time_value(part.ejected));
-        set_if_some(&mut outliers.ejected_most, time_value(part.ejected_most));
-        set_if_some(&mut outliers.most_percent, field_value(part.most_percent));
+        set_if_some(&mut outliers.max_ejected_time, time_value(part.max_ejected_time));
+        set_if_some(
+            &mut outliers.max_ejected_percent,
+            field_value(part.max_ejected_percent),
+        );
         outliers
     });
 }

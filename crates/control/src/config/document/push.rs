@@ -177,24 +177,24 @@ pub(in crate::config) struct PushNamespaceSection {
     /// The application decides whether expired subscriptions continue (`proxy.sub_refresh`). Default: `false`.
     pub(in crate::config) sub_refresh_proxy: Field<bool>,
     /// The retention of publications, for history and recovery. Default: none.
-    pub(in crate::config) keep: Field<PushRetentionSection>,
+    pub(in crate::config) retention: Field<PushRetentionSection>,
     /// Lets clients recover publications missed since a position (offset and epoch) without requesting recovery in their
     /// subscription. With `false`, only clients that may read the history and request a recoverable subscription recover.
-    /// Requires `keep`. Default: `false`.
+    /// Requires `retention`. Default: `false`.
     pub(in crate::config) recovery: Field<bool>,
     /// Lets clients query retained publications, and recover all retained publications with the offset 0 and no epoch. Requires
-    /// `keep`. Default: `false`.
+    /// `retention`. Default: `false`.
     pub(in crate::config) history: Field<bool>,
     /// Tracks the subscribers of each channel, and lets clients query presence. Default: `false`.
     pub(in crate::config) presence: Field<bool>,
     /// Notifies subscribers when clients join and leave. Default: `false`.
     pub(in crate::config) join_leave: Field<bool>,
-    /// Sends the last publication to new subscribers immediately. Requires `keep`. Default: `false`.
+    /// Sends the last publication to new subscribers immediately. Requires `retention`. Default: `false`.
     pub(in crate::config) cache: Field<bool>,
     /// The update interval (conflation): the minimum time between two publications of a channel that are sent to a client. At
-    /// its next update the client receives the latest publication of each channel that has a new one. Requires `keep`. Default:
+    /// its next update the client receives the latest publication of each channel that has a new one. Requires `retention`. Default:
     /// none, every publication is sent.
-    pub(in crate::config) every: Field<Parsed<Time>>,
+    pub(in crate::config) update_interval: Field<Parsed<Time>>,
     /// The handling of publications for slow clients. Default: `disconnect`.
     pub(in crate::config) slow: Field<PushSlowPolicy>,
 }

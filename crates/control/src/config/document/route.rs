@@ -368,12 +368,12 @@ pub(in crate::config) struct RetrySection {
     /// The conditions for a retry. Default: `connect`.
     pub(in crate::config) on: OneOrManyField<Parsed<RetryCondition>>,
     /// The minimum delay before a retry. Default: `0ms`.
-    pub(in crate::config) backoff_least: Field<Parsed<Time>>,
+    pub(in crate::config) backoff_min: Field<Parsed<Time>>,
     /// The maximum delay before the first retry, which is random between the minimum and this; it doubles with each retry. Default:
     /// `25ms`.
     pub(in crate::config) backoff: Field<Parsed<Time>>,
     /// The upper limit of the delay. Default: `250ms`.
-    pub(in crate::config) backoff_most: Field<Parsed<Time>>,
+    pub(in crate::config) backoff_max: Field<Parsed<Time>>,
 }
 
 /// Session affinity: one of `cookie`, `header` and `source`. Example: `{cookie: session}`.

@@ -236,7 +236,7 @@ pub(in crate::config) struct OutliersSection {
     /// The duration of an ejection, which doubles each time. Default: `30s`.
     pub(in crate::config) ejected: Field<Parsed<Time>>,
     /// The maximum duration of an ejection. Default: `5m`.
-    pub(in crate::config) ejected_most: Field<Parsed<Time>>,
+    pub(in crate::config) max_ejected_time: Field<Parsed<Time>>,
     /// The maximum percentage of endpoints that are ejected at the same time. Default: 50.
-    pub(in crate::config) most_percent: Field<u8>,
+    pub(in crate::config) max_ejected_percent: Field<u8>,
 }

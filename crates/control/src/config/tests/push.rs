@@ -60,13 +60,13 @@ to: http://127.0.0.1:1
 push:
   namespaces:
     prices:
-      keep: {}
+      retention: {}
       cache: true
-      every: 200ms
+      update_interval: 200ms
       slow: conflate
     rooms:
       listen: users
-      keep: {publications: 100, size: 64KiB, time: 1h, meta_time: 2h}
+      retention: {publications: 100, size: 64KiB, time: 1h, meta_time: 2h}
       data_format: json_object
       recovery: true
       history: true
@@ -122,8 +122,8 @@ push:
   pong_timeout: 2s
   limits: {message: 100KiB, api_body: 2MiB}
   namespaces:
-    many: {keep: {publications: 100}}
-    few: {keep: {publications: 2}}
+    many: {retention: {publications: 100}}
+    few: {retention: {publications: 2}}
   nats:
     feed: {servers: 'nats://127.0.0.1', subjects: a.>, channel: 'many:{2}', readiness: false}
 ",
@@ -165,7 +165,7 @@ fn keys_of_the_guide_exist() {
         };
         let is_word =
             |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        if ["limits", "keep", "rules", "proxy", "namespaces", "nats"].contains(&part) && is_word(key) {
+        if ["limits", "retention", "rules", "proxy", "namespaces", "nats"].contains(&part) && is_word(key) {
             assert_ne!(part, "rules", "`{code}` is no key of push");
             assert!(
                 schema.contains(&format!("\"{key}\":{{")),
@@ -252,9 +252,9 @@ push:
   channels: {history: true}
   namespaces:
     'a:b': {}
-    prices: {every: 1s, keep: {publications: 0}}
-    fast: {keep: {}, every: 0s}
-    short: {keep: {time: 1h, meta_time: 30m}}
+    prices: {update_interval: 1s, retention: {publications: 0}}
+    fast: {retention: {}, update_interval: 0s}
+    short: {retention: {time: 1h, meta_time: 30m}}
 routes:
   live:
     rules:
@@ -272,11 +272,11 @@ routes:
         [
             "3:13: expected `https://app.example.com`, `*.example.com` or `https://*.example.com`, found `https://a b`",
             "4:12: expected a key of visible ASCII characters, at least one, found none",
-            "5:13: expected the key `keep` beside `history`, found none",
+            "5:13: expected the key `retention` beside `history`, found none",
             "7:5: expected a namespace: the part of a channel's name before `:`, without `:`, `#`, `$` and `,`, found `a:b`",
-            "8:13: expected the key `keep` beside `every`, found none",
-            "8:31: expected `publications`, `size` and `time` above 0, or no `keep`, found 0",
-            "9:11: expected a time above 0 at `every`, found 0",
+            "8:13: expected the key `retention` beside `update_interval`, found none",
+            "8:31: expected `publications`, `size` and `time` above 0, or no `retention`, found 0",
+            "9:11: expected a time above 0 at `update_interval`, found 0",
             "10:19: expected `meta_time` of at least `time`, which is 3600s, found 1800s",
             "14:27: expected `true`, or the path that clients connect below, found `false`",
             "15:9: expected one of the keys `to`, `redirect`, `respond`, `files` and `push`, found several",

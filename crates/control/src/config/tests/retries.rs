@@ -11,7 +11,7 @@ fn retries_sessions_and_bodies_for_authorization() {
     let config = valid_config(
         "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {least: 3, least_interval: 1m, interval: 30s}}\n\
          routes:\n  all:\n    rules:\n      - to: [{to: shop, affinity: {cookie: one}}]\n        \
-         retry: {backoff_least: 5ms}\n        policies: {authz: {to: shop, body: 64KiB}}\n",
+         retry: {backoff_min: 5ms}\n        policies: {authz: {to: shop, body: 64KiB}}\n",
     );
     let budget = config.upstreams[0].retry_budget;
     assert_eq!(
@@ -23,7 +23,7 @@ fn retries_sessions_and_bodies_for_authorization() {
         panic!("{:?}", rule.action);
     };
     assert_eq!(
-        forward.retry.as_ref().unwrap().backoff_least,
+        forward.retry.as_ref().unwrap().backoff_min,
         Duration::from_millis(5)
     );
     assert!(forward.affinity.is_none() && forward.backends[0].affinity.is_some());
@@ -36,7 +36,7 @@ fn retries_sessions_and_bodies_for_authorization() {
     );
     let wrong = all_errors_of(
         "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {interval: 0s, least_interval: 0s}}\n\
-         routes:\n  all:\n    rules:\n      - {to: shop, retry: {backoff_least: 30ms}}\n      \
+         routes:\n  all:\n    rules:\n      - {to: shop, retry: {backoff_min: 30ms}}\n      \
          - {to: shop, grpc_web: true, policies: {authz: {to: shop, body: 1KiB}}}\n      \
          - {to: shop, policies: {authz: {to: shop, body: 2MiB}}}\n      \
          - {to: shop, policies: {authz: {to: shop, path: /a, body: 1KiB}}}\n      \

@@ -91,8 +91,8 @@ impl ForwardJob<'_, '_> {
         let Some(retry) = &self.forward.retry else { return };
         let tries = tries.saturating_sub(self.attempts.failovers.get()).max(1);
         let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
-        let least = retry.backoff_least;
-        let span = doubled.min(retry.backoff_most).saturating_sub(least);
+        let least = retry.backoff_min;
+        let span = doubled.min(retry.backoff_max).saturating_sub(least);
         let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
         let pause = self.limit_to_request(least + span.mul_f64(share));
         self.worker.cx.sleep(pause).await;

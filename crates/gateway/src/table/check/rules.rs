@@ -357,12 +357,12 @@ fn check_forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static 
             let expected = format!("at most {}", limits::RETRIES);
             tell("retry.attempts", &expected, retry.attempts.to_string());
         }
-        if retry.backoff_least > retry.backoff {
-            let found = format!("at least {:?}, at most {:?}", retry.backoff_least, retry.backoff);
-            tell("retry.backoff_least", "at most `retry.backoff`", found);
+        if retry.backoff_min > retry.backoff {
+            let found = format!("at least {:?}, at most {:?}", retry.backoff_min, retry.backoff);
+            tell("retry.backoff_min", "at most `retry.backoff`", found);
         }
-        if retry.backoff > retry.backoff_most {
-            let found = format!("{:?}, then at most {:?}", retry.backoff, retry.backoff_most);
+        if retry.backoff > retry.backoff_max {
+            let found = format!("{:?}, then at most {:?}", retry.backoff, retry.backoff_max);
             tell("retry.backoff", "at most the maximum backoff", found);
         }
     }

@@ -165,7 +165,10 @@ fn check_health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, S
     };
     percent("health.panic_percent", upstream.health.panic_percent);
     if let Some(outliers) = &upstream.health.outliers {
-        percent("health.outliers.most_percent", outliers.most_percent);
+        percent(
+            "health.outliers.max_ejected_percent",
+            outliers.max_ejected_percent,
+        );
         percent(
             "health.outliers.failure_percent",
             outliers.failure_percent.unwrap_or(0),

@@ -7,8 +7,8 @@ mod requests;
 pub use connect::Connect;
 pub use replies::{
     ClientInfo, ConnectResult, DisconnectPush, Error, HistoryResult, Join, Leave, Message, PingResult,
-    PresenceResult, PresenceStatsResult, Publication, PublishResult, Push, Refresh, RefreshResult, Reply,
-    RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe, UnsubscribeResult,
+    PresenceResult, PresenceStatsResult, Publication, PublishResult, PushMessage, Refresh, RefreshResult,
+    Reply, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe, UnsubscribeResult,
 };
 pub use requests::{
     Command, ConnectRequest, EmulationRequest, FilterNode, HistoryRequest, PingRequest, PresenceRequest,

@@ -23,7 +23,7 @@ pub struct Reply {
     /// A push, which is no reply to a command.
     #[prost(message, optional, tag = "4")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub push: Option<Push>,
+    pub push: Option<PushMessage>,
     /// The client is connected.
     #[prost(message, optional, tag = "5")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub struct Error {
 /// A message about a channel or the connection, which is no reply to a command.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Push {
+pub struct PushMessage {
     /// The number of the channel, instead of its name.
     #[prost(int64, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
@@ -139,10 +139,10 @@ pub struct Push {
     pub refresh: Option<Refresh>,
 }
 
-impl Push {
+impl PushMessage {
     /// Returns the publication if the push contains nothing else.
     pub(in crate::protocol) fn publication(&self) -> Option<&Publication> {
-        let Push {
+        let PushMessage {
             id: 0,
             channel: _,
             pub_,

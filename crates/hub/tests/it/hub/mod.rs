@@ -15,7 +15,9 @@ use ringmain_hub::history::HistoryQuery;
 use ringmain_hub::mail::{
     ChannelOptions, ChannelQuery, EpochFilter, RecoverFrom, ShardEvent, SlowConsumerPolicy,
 };
-use ringmain_hub::protocol::{Disconnect, Fault, Format, Published, Push, Replies, Unsubscribed, Variant};
+use ringmain_hub::protocol::{
+    Disconnect, Fault, Format, Published, PushMessage, Replies, Unsubscribed, Variant,
+};
 use ringmain_hub::shard::ChannelShard;
 use ringmain_hub::subscribers::{SubscriberLimits, shard_of};
 
@@ -257,8 +259,8 @@ fn each_variant_is_decodable_and_unencodable_data_disconnects() {
             assert_eq!(frame[..2], [0x80 | opcode, (frame.len() - 2) as u8]);
             frame = frame.slice(2..);
         }
-        let push: Push = if variant.unidirectional {
-            let mut parts = ringmain_hub::protocol::MessageParts::<Push>::new(variant.format, frame);
+        let push: PushMessage = if variant.unidirectional {
+            let mut parts = ringmain_hub::protocol::MessageParts::<PushMessage>::new(variant.format, frame);
             parts.next().expect("one").expect("a push")
         } else {
             let reply = Replies::new(variant.format, frame)

@@ -25,7 +25,7 @@ use crate::http::reply::{ContentKind, Reply};
 use crate::limits;
 use crate::server::preamble::Omitted;
 use crate::server::response::ResponseParts;
-use crate::ws::{Transport, Upgrade, WsSession};
+use crate::ws::{Upgrade, WsSession, WsTransport};
 
 /// A socket on a stream.
 #[derive(Default)]
@@ -111,7 +111,7 @@ impl H2Session {
             session: std::rc::Rc::clone(self),
             stream,
         };
-        let mut ws_session = upgrade.into_session(&worker.sockets, Transport::Stream(stream_ref));
+        let mut ws_session = upgrade.into_session(&worker.sockets, WsTransport::Stream(stream_ref));
         {
             let mut core = self.core.borrow_mut();
             let Some(entry) = core.entry(stream) else {
