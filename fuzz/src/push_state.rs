@@ -1,10 +1,10 @@
-//! State of channels that another process has left: a section as it is, since a checksum keeps mutated ones from the reader, and the whole.
+//! HandOverState of channels that another process has left: a section as it is, since a checksum keeps mutated ones from the reader, and the whole.
 
 use std::time::Duration;
 
 use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::shard::{ChannelShard, StateRecord};
-use ringmain_push::{ChannelOptions, Namespace, State};
+use ringmain_push::{ChannelOptions, HandOverState, Namespace};
 
 const WINDOW: Duration = Duration::from_secs(300);
 const KEEP: HistoryOptions = HistoryOptions {
@@ -18,7 +18,7 @@ const KEEP: HistoryOptions = HistoryOptions {
 /// # Panics
 /// When a law is broken.
 pub fn run(input: &[u8]) {
-    let _ = State::read(input);
+    let _ = HandOverState::read(input);
     let Ok(records) = StateRecord::read_all(input) else {
         return;
     };

@@ -16,7 +16,7 @@ from network import Suspended, thread_of
 
 HELD_SECONDS = 10.0
 HELD_RATE, FREE_RATE = 2000, 200
-# Publications that a worker's queue has room for (limits::INLET of push), and more than that.
+# Publications that a worker's queue has room for (limits::THREAD_QUEUE of push), and more than that.
 QUEUE, IN_FLIGHT = 8192, 20_000
 # Messages of the source itself in that queue: a report of its progress every 100 ms.
 EVENTS = 200

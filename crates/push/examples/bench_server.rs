@@ -1,12 +1,12 @@
-//! What `ringmain bench push` is pointed at: `cargo run -p ringmain-push --example bench_server -- ADDRESS KEY [--workers=N]
+//! The target of `ringmain bench push`: `cargo run -p ringmain-push --example bench_server -- ADDRESS KEY [--workers=N]
 //! [NAMESPACE[=RULE,…]]…`
 //!
-//! Anybody may listen; programs publish with the key. A namespace's rules: `keep=N` publications, `every=MILLISECONDS` for
-//! conflation, `cache`, and what becomes of slow clients: `disconnect`, `drop_old`, `drop_new`, `conflate`, `resync`. Without a
-//! name (`=RULE,…`) they are those of channels without a namespace.
+//! Any client may subscribe; programs publish with the key. Rules of a namespace: `keep=N` publications, `every=MILLISECONDS` for
+//! conflation, `cache`, and the policy for slow consumers: `disconnect`, `drop_old`, `drop_new`, `conflate`, `resync`. Without a name
+//! (`=RULE,…`) they are those of channels without a namespace.
 //!
-//! Besides, `POST /pub` publishes without a key each line of its body, a channel, a space and JSON: what the client of the peers'
-//! measurements sends (`bench/push.py`).
+//! Besides, `POST /pub` publishes each line of its body without a key: a channel, a space and JSON, as sent by the client of the peers'
+//! measurements (`bench/push.py`).
 
 #![expect(
     clippy::disallowed_macros,
@@ -41,7 +41,7 @@ fn main() -> Exit {
     options.limits.subscriptions = SUBSCRIPTIONS;
     let mut config = Config::default();
     for word in words {
-        // Each worker holds as many clients over io_uring as the process may open files.
+        // Over io_uring each worker can have as many clients as the process may open files.
         if let Some(workers) = word.strip_prefix("--workers=") {
             config.workers = Some(workers.parse().expect("a number of workers"));
             continue;
@@ -104,7 +104,7 @@ fn namespace(text: &str) -> Namespace {
             "drop_new" => rules.slow_consumer = SlowConsumerPolicy::DropNew,
             "conflate" => rules.slow_consumer = SlowConsumerPolicy::Conflate,
             "resync" => rules.slow_consumer = SlowConsumerPolicy::Resync,
-            other => panic!("expected keep, every, cache or what becomes of slow clients, found {other}"),
+            other => panic!("expected keep, every, cache or a policy for slow consumers, found {other}"),
         }
     }
     namespace

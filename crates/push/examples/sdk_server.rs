@@ -1,6 +1,6 @@
-//! What the tests of Centrifuge's client SDKs connect to: `cargo run -p ringmain-push --example sdk_server [ADDRESS]`.
+//! The server for the tests of Centrifuge's client SDKs: `cargo run -p ringmain-push --example sdk_server [ADDRESS]`.
 //!
-//! Anybody is let in and may do anything, and everybody knows the secret of tokens; not for anything but tests.
+//! Any client has all permissions, and the secret of tokens is public: for tests only.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use ringmain_hub::history::HistoryOptions;
 use ringmain_push::{DataFormat, KeySet, Namespace, Options, Tokens};
 use ringmain_web::{App, Exit};
 
-/// `tests/sdk/sessions.mjs` signs by it.
+/// `tests/sdk/sessions.mjs` signs tokens with it.
 const SECRET: &[u8] = b"the secret of tests, which is none";
 
 fn main() -> Exit {
@@ -35,11 +35,11 @@ fn main() -> Exit {
         namespace
     };
     let options = Options {
-        // The Go SDK expects that nobody knows who is there.
+        // The Go SDK expects that presence is disabled.
         default_namespace: {
             let mut plain = kept(100);
             plain.channel_options.presence = false;
-            // It publishes bytes that are no JSON, too.
+            // It publishes bytes that are not JSON, too.
             plain.data_format = DataFormat::Binary;
             plain
         },

@@ -1,11 +1,11 @@
-//! What fuzz targets look at and nobody else sees.
+//! Entry points for fuzz targets.
 
-use crate::api::Pattern;
+use crate::api::ChannelPattern;
 pub use crate::limits::PATTERN_BYTES;
 
-/// Whether a name is of a pattern of channels' names. `None`: it is no pattern, or longer than [`PATTERN_BYTES`].
+/// Returns whether a name matches a pattern of channel names. `None`: the pattern is invalid, or longer than [`PATTERN_BYTES`].
 #[must_use]
 pub fn is_of(pattern: &str, name: &str) -> Option<bool> {
     let text = Some(pattern).filter(|text| text.len() <= PATTERN_BYTES);
-    Some(Pattern::parse(text?)?.matches(name))
+    Some(ChannelPattern::parse(text?)?.matches(name))
 }

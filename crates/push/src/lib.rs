@@ -1,19 +1,20 @@
-//! Live updates to clients: a part of an application that clients of the Centrifuge protocol connect to.
+//! Real-time push: adds endpoints for clients of the Centrifuge protocol to an application.
 //!
 //! ```text
-//! client ─ WebSocket ───────────────▶ session ─▶ worker of its worker ─ queues ─▶ home of the channel, on any worker
-//!        ─ /emulation ─ any worker's worker ─▶─┘
-//!        ◀─ WebSocket, SSE, HTTP stream, gRPC ── session ◀─ worker ◀──────── queues ───────┘
+//! client ─ WebSocket ────────────────▶ session ─▶ push part of its worker ─ queues ─▶ shard of the channel, on any worker
+//!        ─ /emulation ─ any worker ───▶─┘
+//!        ◀─ WebSocket, SSE, HTTP stream, gRPC ── session ◀─ worker ◀──────── queues ─────┘
 //! ```
 //!
-//! A session is the same on all transports (`session.rs`, `client.rs`, `pending.rs`, `replies.rs`); they are where its messages come from (`socket.rs`,
-//! `http.rs`, `calls.rs`) and go to (`transport.rs`, `stream.rs`).
+//! - `client`: a session, the same on all transports: connect, commands, subscriptions, permissions, queued replies
+//! - `transport`: WebSocket, HTTP streams, gRPC, emulation
+//! - `worker`: the clients and channels of one worker, pings, expiry, the queues between workers
+//! - `publish`: publishers on workers and on other threads
+//! - `api`: the HTTP API for programs; `app_proxy`: requests to the application; `tokens`: their verification and claims
+//! - `hand_over`: the state of channels for the next process
 //!
-//! What other threads publish comes in by `inlet.rs`.
-//!
-//! Each worker has a worker: its own connections, and the channels that are at home there. Desks tell each other by queues of one
-//! writer and one reader; nothing is shared behind a lock but keys of tokens and what users' connections are counted by
-//! (`admission.rs`), which are looked at when a client connects. Knows nothing of configuration files.
+//! Workers share nothing behind a lock but keys of tokens and the number of users' connections, which are used when a client connects.
+//! Knows nothing of configuration files.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
 
-pub use app_proxy::{Application, Backend, Event, Proxy, ProxyError, ProxyRequest, ResponseFuture};
+pub use app_proxy::{Application, Backend, Proxy, ProxyError, ProxyEvent, ProxyRequest, ResponseFuture};
 pub use options::{DataFormat, Namespace, Options, OptionsError, SubscribeAccess};
 pub use ringmain_hub::history::HistoryOptions;
 pub use ringmain_hub::mail::{ChannelOptions, SlowConsumerPolicy};
@@ -45,7 +46,7 @@ pub use ringmain_hub::shard::StateRecord;
 pub use ringmain_hub::subscribers::Limits;
 
 pub use api::UserCommand;
-pub use hand_over::state::{State, StateError};
+pub use hand_over::state::{HandOverState, StateError};
 pub use hand_over::{FreezeHandle, Successor};
 pub use publish::batch::{Batch, SourceRecord};
 pub use publish::receipts::{ReceiptOutcome, Receipts};
@@ -58,32 +59,32 @@ pub use ringmain_jwt::{Algorithm, KeySet};
 pub use tokens::{KeyLookup, KeySource, Keys, Tokens};
 
 use options::ValidOptions;
-use settings::Settings;
+use settings::SharedSettings;
 use transport::websocket::{BidirectionalSocket, UnidirectionalSocket};
 use transport::{grpc_stream, http};
 use worker::worker_slot::WorkerSlot;
 
-/// What the guide shows compiles.
+/// Compiles the examples of the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/push.md")]
 struct Guide;
 
-/// What each worker calls when clients can connect to it.
+/// Called on each worker when clients can connect to it.
 type Start = dyn Fn(&Cx, Publisher) + Send + Sync;
 
-/// Push whose settings can be replaced while it serves, and may come later than that. Clones are the same.
+/// Push with options that can be replaced while it serves, and that may be set later. Clones refer to the same.
 #[derive(Clone, Default)]
-pub struct Push(Arc<Settings>);
+pub struct Push(Arc<SharedSettings>);
 
 impl Push {
-    /// Without settings yet: what is asked of it is answered 404, and it costs a task a worker.
+    /// Creates push without options: its endpoints respond 404 until they are [set](Push::replace), at the cost of a task on each worker.
     #[must_use]
     pub fn new() -> Push {
         Push::default()
     }
 
-    /// Replaces the settings. Commands, requests and publications from then on are looked at by the new ones; connections and
-    /// subscriptions stay, and channels follow with the next of these. There is no way back to none.
+    /// Replaces the options. They apply to commands, requests and publications from then on; connections and subscriptions remain. They
+    /// cannot be removed.
     ///
     /// # Errors
     /// [`OptionsError`]: nothing has changed.
@@ -92,36 +93,36 @@ impl Push {
         Ok(())
     }
 
-    /// Whether there are settings, so that something is pushed.
+    /// Returns whether there are options, so that the endpoints are served.
     #[must_use]
     pub fn has_settings(&self) -> bool {
         self.0.newer_than(0).is_some()
     }
 
-    /// What has been counted so far, of all workers.
+    /// Returns the counters across all workers.
     #[must_use]
     pub fn report(&self) -> metrics::Report {
         self.0.report()
     }
 
-    /// For publishing from other threads than the workers'.
+    /// Returns a publisher for other threads than the workers'.
     #[must_use]
     pub fn thread_publisher(&self) -> ThreadPublisher {
         ThreadPublisher::new(&self.0)
     }
 
-    /// Adds to an application what clients connect to and what its owner's programs call: see [`serve`]. An application serves one
-    /// `Push`, and a `Push` one application.
+    /// Adds the endpoints for clients and programs to an application: see [`serve`]. An application serves one `Push`, and a `Push` one
+    /// application.
     #[must_use]
     pub fn serve(&self, app: App) -> App {
         self.serve_with(app, |_, _| {})
     }
 
-    /// The same; see [`serve_with`].
+    /// Adds the endpoints as [`serve_with`].
     #[must_use]
     pub fn serve_with(&self, app: App, start: impl Fn(&Cx, Publisher) + Send + Sync + 'static) -> App {
         let (settings, start): (_, Arc<Start>) = (Arc::clone(&self.0), Arc::new(start));
-        // Which pages may, the settings say.
+        // The options decide which origins are allowed.
         let listeners = WsOptions::new().allow_any_origin();
         let talkers = listeners
             .clone()
@@ -144,19 +145,19 @@ impl std::fmt::Debug for Push {
     }
 }
 
-/// Adds to an application what clients connect to and, with a key in `options`, what its owner's programs call (`/api/…`).
+/// Adds the endpoints for clients to an application and, with a key in `options`, the API for programs (`/api/…`).
 ///
-/// Clients that talk: `/connection/websocket`, `/connection/http_stream` and `/connection/sse`, the latter two with `/emulation`.
-/// Clients that only listen: `/connection/uni_websocket`, `/connection/uni_http_stream`, `/connection/uni_sse`, and the method `Consume`
-/// of the gRPC service `centrifugal.centrifugo.unistream.CentrifugoUniStream`.
+/// Bidirectional: `/connection/websocket`, `/connection/http_stream` and `/connection/sse`, the latter two with `/emulation`.
+/// Unidirectional: `/connection/uni_websocket`, `/connection/uni_http_stream`, `/connection/uni_sse`, and the method `Consume` of the gRPC
+/// service `centrifugal.centrifugo.unistream.CentrifugoUniStream`.
 ///
-/// Options that cannot be ([`OptionsError`]) are an error when the application is built.
+/// Invalid options ([`OptionsError`]) are an error when the application is built.
 #[must_use]
 pub fn serve(app: App, options: Options) -> App {
     serve_with(app, options, |_, _| {})
 }
 
-/// The same; each worker calls `start` when clients can connect to it, for tasks that publish.
+/// Adds the endpoints as [`serve`]. Each worker calls `start` when clients can connect to it, for tasks that publish.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -186,7 +187,8 @@ pub fn serve(app: App, options: Options) -> App {
 ///     app.run("127.0.0.1:8000")
 /// }
 /// ```
-/// Options that cannot be ([`OptionsError`]) are an error when the application is built.
+///
+/// Invalid options ([`OptionsError`]) are an error when the application is built.
 #[must_use]
 pub fn serve_with(app: App, options: Options, start: impl Fn(&Cx, Publisher) + Send + Sync + 'static) -> App {
     let push = Push::new();

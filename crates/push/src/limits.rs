@@ -1,245 +1,242 @@
-//! Every limit of push, with its unit and what happens there.
+//! Limits of push, each with its unit and the effect of reaching it.
 
 use std::time::Duration;
 
-/// Messages that wait between two workers, each way. What finds no room waits where it is, in order.
+/// Messages in a queue between two workers, in each direction. Further messages wait at the sender, in order.
 pub const QUEUE: usize = 1024;
 
-/// Messages that a worker takes from each queue before it looks after its connections.
+/// Messages that a worker receives from each queue in a turn, before it serves its connections.
 pub const MESSAGES_PER_TURN: usize = 256;
 
-/// Commands of one client that wait for their answer. Those behind them are held ([`COMMANDS_HELD`]).
+/// Commands of one client without a reply. Those behind them are held ([`COMMANDS_HELD`]).
 pub const COMMANDS_IN_FLIGHT: u32 = 128;
 
-/// Commands of one client that are held: until it is connected, until it has taken the replies to those before, or, where one would
-/// overtake another about the same channel, until that is answered. With more it is disconnected ([`Disconnect::TOO_MANY_REQUESTS`]).
+/// Held commands of one client: until it is connected, until it has received earlier replies, or, where one would overtake another about
+/// the same channel, until the reply to that is sent. With more it is disconnected ([`Disconnect::TOO_MANY_REQUESTS`]).
 ///
 /// [`Disconnect::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Disconnect::TOO_MANY_REQUESTS
 pub const COMMANDS_HELD: usize = 1024;
 
-/// Bytes of these; one alone may have more. With more, the same.
+/// Bytes of held commands; a single one may have more. With more the client is disconnected as above.
 pub const HELD_BYTES: usize = 1024 * 1024;
 
-/// Bytes of a publication with its tags, as they are in JSON at most; a larger one is refused with error 106. As much as a body of 1 MiB
-/// brings, and what a client's connection takes in one message: else it would be cut off by it, and again when it recovers it.
+/// Bytes of a publication with its tags, at most as in JSON; a larger one is rejected with error 106. It fits a body of 1 MiB, and into one
+/// message of a client's connection, which would otherwise be closed by it, and again by its recovery.
 pub const PUBLICATION_BYTES: usize = 1024 * 1024 + 64 * 1024;
 
-/// Bytes of recovered publications in one reply to `subscribe` or `connect`, of all its channels. Those beyond follow as pushes, one
-/// after the other, as fast as the client takes them.
+/// Bytes of recovered publications in one reply to `subscribe` or `connect`, for all its channels. Further ones follow as pushes, as fast as
+/// the client receives them.
 pub const RECOVERED_WITH_REPLY_BYTES: usize = 256 * 1024;
 
-/// Bytes of replies and recovered publications that wait for one client, up to which a recovery is complete. With more it gets none of
-/// the publications, and its reply says so (`recovered: false`, error 112).
+/// Bytes of queued replies and recovered publications of one client, up to which a recovery is complete. With more it receives none of the
+/// publications, and its reply reports that (`recovered: false`, error 112).
 pub const RECOVERED_BYTES: usize = 8 * 1024 * 1024;
 
-/// Bytes of replies and recovered publications that wait for one client. With more a question is answered with error 106, and for
-/// anything else the client is disconnected ([`Disconnect::SLOW`]). Publications are shared with what their channel retains.
+/// Bytes of queued replies and recovered publications of one client. With more the reply to a query is error 106, and for anything else the
+/// client is disconnected ([`Disconnect::SLOW`]). Publications share their memory with the channel's history.
 ///
 /// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
 pub const QUEUED_BYTES: usize = 12 * 1024 * 1024;
 
-/// Bytes of an answer to a client's `history` or `presence`. A larger one is error 106: the client asks for fewer publications, or for
-/// `presence_stats`. Below web's `unsent_bytes` and [`STREAM_BYTES`], and as much as WebSocket libraries take in one message.
+/// Bytes of a reply to a client's `history` or `presence`. A larger one is error 106: the client requests fewer publications, or
+/// `presence_stats`. Below web's `unsent_bytes` and [`STREAM_BYTES`], and the largest message that WebSocket libraries accept by default.
 pub const CLIENT_REPLY_BYTES: usize = 1024 * 1024;
 
-/// Bytes that each reply and each publication is counted with besides its data.
+/// Bytes that each reply and each publication counts for besides its data.
 pub const REPLY_OVERHEAD_BYTES: usize = 128;
 
-/// Messages of one worker that wait for room in a queue; while there are more, programs that publish are answered 503.
+/// Messages of one worker that wait for room in a queue; with more, programs that publish receive 503.
 pub const BACKLOG: usize = 16_384;
 
-/// Bytes of a client's message that [`Options`](crate::Options) may allow, at most. A WebSocket's frames count up to this before push
-/// sees them.
+/// The largest size of a client's message that [`Options`](crate::Options) may set, in bytes. The frames of a WebSocket message are
+/// collected up to this size before push receives it.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes of the body of a program's request unless [`Options`](crate::Options) say otherwise, and at most. More: 413.
+/// Bytes of the body of an API request. Default of [`Options::api_body_bytes`](crate::Options::api_body_bytes). More: 413.
 pub const API_BODY_BYTES: usize = 1 << 20;
-/// See [`API_BODY_BYTES`].
+/// The largest value that may be set instead.
 pub const API_BODY_BYTES_MAX: usize = 64 << 20;
 
-/// The least that either may be set to.
+/// The smallest value of both sizes that may be set.
 pub const MIN_BYTES: usize = 1 << 10;
 
-/// The longest interval of pings that may be set.
+/// The longest ping interval that may be set.
 pub const PING_INTERVAL_MAX: Duration = Duration::from_secs(3600);
 
-/// How much longer than a ping and its answer bytes to a client may stay unacknowledged (`TCP_USER_TIMEOUT`); then the kernel closes the
-/// connection: clients that only listen answer no pings.
+/// The time that bytes to a client may remain unacknowledged beyond a ping and its timeout (`TCP_USER_TIMEOUT`); then the kernel closes the
+/// connection: unidirectional clients send no pongs.
 pub const UNACKNOWLEDGED_GRACE: Duration = Duration::from_secs(5);
 
-/// Bytes of the positions that an event carries as its `id`. With more channels events have none, and a browser that comes back begins
-/// where its URL says.
+/// Bytes of the positions in an event's `id`. With more channels events have none, and a browser that reconnects starts at the position of
+/// its URL.
 pub const EVENT_ID_BYTES: usize = 2048;
 
-/// How often a client is pinged unless [`Options`](crate::Options) say otherwise.
+/// The ping interval. Default of [`Options::ping_interval`](crate::Options::ping_interval).
 pub const PING_INTERVAL: Duration = Duration::from_secs(25);
 
-/// Clients of a worker that are pinged in one turn of it, the rest of a second's in turns spread over that second; more only where there
-/// are more than 500 times as many.
+/// Clients of a worker that are pinged in one turn, the others of a second in turns spread over it; more only with more than 500 times as
+/// many clients.
 pub const PING_BATCH: usize = 64;
 
-/// How long a client may take to answer a ping unless [`Options`](crate::Options) say otherwise, at least; then it is disconnected ([`Disconnect::NO_PONG`]), unless pushes wait for it: the
-/// ping may be among them.
+/// The pong timeout. Default of [`Options::pong_timeout`](crate::Options::pong_timeout). After it a client is disconnected
+/// ([`Disconnect::NO_PONG`]), unless pushes to it are queued: the ping may be among them.
 ///
 /// [`Disconnect::NO_PONG`]: ringmain_hub::protocol::Disconnect::NO_PONG
 pub const PONG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes that the kernel takes for a client beyond what is on its way (`TCP_NOTSENT_LOWAT`). It would take megabytes for one that does not
-/// read: values that are old by then, and cannot be replaced by newer ones.
+/// Unsent bytes that the kernel buffers for a client (`TCP_NOTSENT_LOWAT`). It would buffer megabytes for a client that does not read:
+/// values that are outdated by then, and that newer ones cannot replace.
 pub const KERNEL_UNSENT: u32 = 16 * 1024;
 
-/// How long a client may take to say who it is; then it is disconnected ([`Disconnect::STALE`]).
+/// The time within which a client has to send `connect`; then it is disconnected ([`Disconnect::STALE`]).
 ///
 /// [`Disconnect::STALE`]: ringmain_hub::protocol::Disconnect::STALE
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// How long a client may take to show another token once it is time to, for its connection or for a subscription; then that ends
-/// ([`Disconnect::EXPIRED`], [`Unsubscribed::EXPIRED`]). Who only listens cannot, and is not waited for.
+/// The time that a client has to send another token, for its connection or for a subscription, after the old one has expired; then that
+/// ends ([`Disconnect::EXPIRED`], [`Unsubscribed::EXPIRED`]). A unidirectional client cannot send one, and has no such time.
 ///
 /// [`Disconnect::EXPIRED`]: ringmain_hub::protocol::Disconnect::EXPIRED
 /// [`Unsubscribed::EXPIRED`]: ringmain_hub::protocol::Unsubscribed::EXPIRED
 pub const REFRESH_GRACE: Duration = Duration::from_secs(25);
 
-/// Publications that a client is given of a history at once.
+/// Publications in one reply to a client's `history`.
 pub const HISTORY_PUBLICATIONS: usize = 1000;
 
-/// How often channels that nobody needs are looked for.
+/// The interval at which unused channels are removed.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the task that sends what channels hold sleeps while none holds anything; it is woken before that when one does.
+/// The sleep of the task that releases conflated updates while none is held; it is woken when one is.
 pub const IDLE_RELEASE: Duration = Duration::from_hours(1);
 
-/// Messages of clients' that wait between two workers, each way, besides [`QUEUE`]: those that come by requests of their own
-/// (`/emulation`), of up to [`MESSAGE_BYTES`](ringmain_hub::limits::MESSAGE_BYTES) each. More are answered 503, and the SDKs
-/// connect again.
+/// Messages of clients in a queue between two workers, in each direction, besides [`QUEUE`]: those that arrive in requests of their own
+/// (`/emulation`), of up to [`MESSAGE_BYTES`](ringmain_hub::limits::MESSAGE_BYTES) each. More receive 503, and the SDKs reconnect.
 pub const EMULATED_MESSAGES: usize = 256;
 
-/// Bytes of such a request: a message, each byte of it escaped, and the names beside it. More: 413.
+/// Bytes of the body of such a request: a message with each byte escaped, and the names beside it. More: 413.
 pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MAX as u64 + 1024;
 
-/// Bytes of replies and pushes that were handed to an HTTP stream and wait for its client. With more it is disconnected ([`Disconnect::SLOW`]), as
-/// web's limit `unsent_bytes` does with WebSockets; pushes wait under their own budget before
+/// Bytes of replies and pushes in the buffer of an HTTP stream. With more its client is disconnected ([`Disconnect::SLOW`]), as web's limit
+/// `unsent_bytes` does with WebSockets; pushes are queued under their own limit before
 /// ([`Limits::queued_bytes`](ringmain_hub::subscribers::Limits)).
 ///
 /// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;
 
-/// Orders about users' connections that wait between two workers, each way. With more nobody is told of another one, and whoever
-/// claims it is told so ([`Busy`](crate::Busy), 503).
+/// Commands for users' connections in a queue between two workers, in each direction. With more a further one is not run at all, and its
+/// caller receives [`Busy`](crate::Busy) (503).
 pub const USER_COMMANDS: usize = 256;
 
-/// Connections of one user unless [`Options`](crate::Options) say otherwise.
+/// Connections of one user. Default of [`Options::connections_per_user`](crate::Options::connections_per_user).
 pub const CONNECTIONS_PER_USER: u32 = 128;
 
-/// Clients that are looked at together before the first of them is sent what waits for it.
+/// Clients whose memory is requested together before pushes are sent to the first one.
 pub(crate) const FLUSH_BATCH: usize = 32;
 
-/// Questions of programs (publications that are answered with a place among them) that are on their way from one worker. With
-/// more a program is answered 503, and nothing was done. A question stays one until its channel's home has answered.
+/// Queries of programs (and publications with a reply) in flight from one worker. With more a program receives 503, and nothing was done. A
+/// query counts until its channel's shard has replied.
 pub const QUERIES: usize = 16_384;
 
-/// How long a program waits for such answers, all of a request together. Then it is answered 503: what it wanted done may be.
+/// The time that a program waits for replies, all of a request together. Then it receives 503: the command may have been executed or not.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Publications that a program is given of a history at once; also if it asks for more, or for all.
+/// Publications in one response to a program's `history`; also if it requests more, or all.
 pub const API_HISTORY_PUBLICATIONS: usize = 1000;
 
-/// Channels of one broadcast; more are answered with error 106, and nothing is published.
+/// Channels of one broadcast; more are error 106, and nothing is published.
 pub const BROADCAST_CHANNELS: usize = 4096;
 
-/// Commands of one batch; more are answered 413, and nothing is done.
+/// Commands of one batch; more receive 413, and nothing is done.
 pub const BATCH_COMMANDS: usize = 1024;
 
-/// Connections of a user that a disconnection may be told to leave; more are answered with error 106.
+/// Connections that a `disconnect` of a user may except; more are error 106.
 pub const WHITELIST: usize = 256;
 
-/// How long keys of publications are remembered unless [`Options`](crate::Options) say otherwise. How many:
-/// [`IDEMPOTENCY_KEYS`](ringmain_hub::limits::IDEMPOTENCY_KEYS).
+/// The time for which idempotency keys are stored. Default of [`Options::idempotency_window`](crate::Options::idempotency_window). Their
+/// number: [`IDEMPOTENCY_KEYS`](ringmain_hub::limits::IDEMPOTENCY_KEYS).
 pub const IDEMPOTENCY_WINDOW: Duration = Duration::from_secs(300);
 
-/// Lists of all channels that are under way for one worker. With more a program is answered 503.
+/// Lists of channels in flight from one worker. With more a program receives 503.
 pub const SURVEYS: usize = 8;
 
-/// Channels that such a list has; of more a program is told with error 106, and asks by a pattern.
+/// Channels in such a list; with more a program receives error 106, and requests a narrower pattern.
 pub const LISTED_CHANNELS: usize = 10_000;
 
-/// Channels that a worker looks at for such a list before it looks after its connections.
+/// Channels that a worker visits for such a list in a turn, before it serves its connections.
 pub const SURVEYED_PER_TURN: usize = 1024;
 
-/// Bytes of a pattern of channels; a longer one is answered with error 107.
+/// Bytes of a pattern of channels; a longer one is error 107.
 pub const PATTERN_BYTES: usize = 255;
 
-/// Clients of one worker that are about to say who they are, unless [`Options`](crate::Options) say otherwise.
+/// Connections of one worker that have not been identified. Default of [`Options::pending_connects`](crate::Options::pending_connects).
 pub const PENDING_CONNECTS: u32 = 8192;
 
-/// Within how long those are told to come back who are not let in for that.
+/// The upper limit of the random time after which clients that were not admitted reconnect.
 pub const RECONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// Questions about one client that wait for the application's answer, and commands of its that wait behind them; with more the
-/// command that is one too many is answered with [`Fault::TOO_MANY_REQUESTS`].
+/// Requests to the application in flight for one client, and its commands that are held for them; with more a further command is
+/// [`Fault::TOO_MANY_REQUESTS`].
 ///
 /// [`Fault::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Fault::TOO_MANY_REQUESTS
 pub const PROXY_REQUESTS_PER_CLIENT: usize = 32;
 
-/// Questions of one worker that wait for the application's answer; with more a command is answered with
-/// [`Fault::TOO_MANY_REQUESTS`], after which clients try to connect and to subscribe again.
+/// Requests to the application in flight from one worker; with more a command is [`Fault::TOO_MANY_REQUESTS`], after which clients retry to
+/// connect and to subscribe.
 ///
 /// [`Fault::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Fault::TOO_MANY_REQUESTS
 pub const PROXY_REQUESTS_PER_WORKER: u32 = 1024;
 
-/// The longest that an answer of the application may be waited for: below [`CONNECT_TIMEOUT`].
+/// The longest timeout of a request to the application: below [`CONNECT_TIMEOUT`].
 pub const PROXY_TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
-/// Bytes of an answer; a longer one is none.
+/// Bytes of the application's response; a longer one is invalid.
 pub const PROXY_RESPONSE_BYTES: usize = 1 << 20;
 
-/// Bytes of the headers that a client may say with its connection, as far as they are kept; with more it is disconnected
-/// ([`Disconnect::BAD_REQUEST`]).
+/// Bytes of a client's emulated headers, as far as they are stored; with more it is disconnected ([`Disconnect::BAD_REQUEST`]).
 ///
 /// [`Disconnect::BAD_REQUEST`]: ringmain_hub::protocol::Disconnect::BAD_REQUEST
 pub const EMULATED_HEADER_BYTES: usize = 8 << 10;
 
-/// When the application is asked again whether a connection or a subscription goes on, if it has not answered; a part of it by lot,
-/// so that not all are asked about at once. It goes on meanwhile.
+/// The time until the application is requested again to renew a connection or a subscription if it has not responded; half of this time is random,
+/// so that not all requests coincide. The connection remains open meanwhile.
 pub const REFRESH_RETRY: Duration = Duration::from_secs(30);
 
-/// How often a worker warns of answers that are none, at most; of others only at the level `debug`.
+/// The shortest interval between a worker's warnings about invalid responses; others are logged at level `debug`.
 pub const WARN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Publications from outside the workers (an [`ThreadPublisher`](crate::ThreadPublisher)) that wait for one worker. More are not taken
-/// ([`SubmitError::Full`](crate::SubmitError)): whoever publishes waits for room, or drops them.
+/// Publications of other threads (by a [`ThreadPublisher`](crate::ThreadPublisher)) in the queue of one worker. More are rejected
+/// ([`SubmitError::Full`](crate::SubmitError)): the publisher waits for room, or drops them.
 pub const THREAD_QUEUE: usize = 8192;
 
-/// Bytes of those, of one worker; the last of them may go beyond it. More are not taken, as above.
+/// Bytes of these, of one worker; the last publication may exceed it. More are rejected as above.
 pub const THREAD_QUEUE_BYTES: usize = 16 << 20;
 
-/// Threads and tasks that wait for room with one worker. One more is not woken, and finds that there is none.
+/// Threads and tasks that wait for room in the queue of one worker. A further one is not woken: it retries at once.
 pub const THREAD_QUEUE_WAITERS: usize = 64;
 
-/// Interruptions of sources that one worker has not applied yet, by channel or by prefix. One more, and all of them become an
-/// interruption of all channels.
+/// Interruptions of sources that one worker has not applied yet, by channel or by prefix. With more the worker treats every channel as
+/// interrupted.
 pub const INTERRUPTIONS: usize = 1024;
 
-/// How often a worker applies them, at most: clients of a channel that loses publications all the time subscribe no more often than
-/// this. Below the second within which they are notified.
+/// The shortest interval at which a worker applies interruptions: clients of a channel that loses publications all the time resubscribe no more
+/// often. Below the second within which they are notified.
 pub const INTERRUPTION_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Channels that start a new epoch for an interruption before a worker looks after its connections.
+/// Channels that start a new epoch for an interruption in a turn, before a worker serves its connections.
 pub const INTERRUPTED_PER_TURN: usize = 1024;
 
-/// Bytes of the state that a process leaves to the one after it, of all workers together; more is not read, and all channels start
-/// new epochs.
+/// Bytes of the state for the next process, across all workers together; more is not read, and all channels start new epochs.
 pub const STATE_BYTES: usize = 4 << 30;
 
-/// Within how long clients are sent away when the process drains, at most; in half of its drain time if that is less. Those that have not
-/// been sent away yet have nothing of what the successor publishes.
+/// The longest time over which the disconnection of clients is spread when the process drains; half of its drain time if that is less.
+/// Clients that are still connected receive no publications of the successor.
 pub const DISCONNECT_SPREAD: Duration = Duration::from_secs(10);
 
 /// The time that members of channels remain present at the successor after their clients were disconnected, if these do not reconnect.
 pub const PRESENCE_GRACE: Duration = Duration::from_secs(5);
 
-/// When the first of them are, after the drain has begun.
+/// The time from the start of the drain to the first of these disconnections.
 pub const DISCONNECT_DELAY: Duration = Duration::from_millis(100);
 
-/// How often some of them are.
+/// The interval between them.
 pub const DISCONNECT_INTERVAL: Duration = Duration::from_millis(20);

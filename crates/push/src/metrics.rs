@@ -1,6 +1,6 @@
-//! What is counted of clients and channels. Each worker counts for itself, and all are read at any time.
+//! Counters of clients and channels. Each worker has its own, and all can be read at any time.
 //!
-//! Labels are of bounded sets: codes of the protocol, what becomes of publications for slow clients, reasons to refuse somebody.
+//! Labels are bounded sets: disconnect codes, policies for slow consumers, reasons of refusals.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,61 +10,61 @@ use ringmain_hub::protocol::Disconnect;
 use ringmain_hub::shard;
 use ringmain_hub::subscribers;
 
-/// What was counted, of all workers together.
+/// The counters, summed over all workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Clients that are connected now.
+    /// Connected clients.
     pub clients: u64,
-    /// Those of them that have said who they are, each user once.
+    /// Users with a connected client.
     pub users: u64,
-    /// Their subscriptions.
+    /// Subscriptions of connected clients.
     pub subscriptions: u64,
-    /// Channels that there are: with subscribers, or with something that is remembered.
+    /// Channels with subscribers, or with retained state.
     pub channels: u64,
     /// Channels with subscribers.
     pub subscribed_channels: u64,
-    /// Clients that were let in.
+    /// Accepted clients.
     pub connects: u64,
-    /// Those that were not, by why.
+    /// Refused clients, by reason.
     pub refused: [(Refusal, u64); Refusal::ALL.len()],
-    /// Clients that were sent away, by code; `None`: codes that are not the protocol's. Only those that there were.
+    /// Disconnected clients, by code; `None`: codes that are not the protocol's. Only codes that have occurred.
     pub disconnects: Vec<(Option<u32>, u64)>,
-    /// Publications, whether or not anybody listened.
+    /// Publications, with or without subscribers.
     pub publications: u64,
-    /// Publications that were not done again, since one of the same key was.
+    /// Publications that were dropped as duplicates of one with the same key.
     pub duplicates: u64,
-    /// Keys of publications that were forgotten before their time was over.
+    /// Keys of publications that were dropped before their time.
     pub dropped_keys: u64,
-    /// Channels that were removed before their time, to make room for others at the limit of channels.
+    /// Channels that were removed before their time, at the limit of channels.
     pub evicted_channels: u64,
-    /// What was put among what waits for a client, each client counted.
+    /// Pushes that were queued for a client, counted for each client.
     pub deliveries: u64,
-    /// What clients were too slow for, by what became of it.
+    /// Publications that slow consumers did not receive, by policy.
     pub slow: [(SlowConsumerPolicy, u64); SlowConsumerPolicy::ALL.len()],
-    /// How often a subscriber missed something since a queue between workers was full.
+    /// Gaps of subscribers since a queue between workers was full.
     pub lost: u64,
-    /// Clients that came back to a channel and got all that they had missed.
+    /// Subscriptions that recovered all missed publications.
     pub recovered: u64,
-    /// Those that did not.
+    /// Subscriptions that could not recover.
     pub unrecovered: u64,
 }
 
-/// Why somebody was not let in.
+/// The reason why a client was refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many as may are about to say who they are.
+    /// The limit of connections that are not identified ([`Options::pending_connects`](crate::Options::pending_connects)).
     #[default]
     Handshakes,
-    /// More have come within a second than may.
+    /// The limit of connections per second ([`Options::connects_per_second`](crate::Options::connects_per_second)).
     Rate,
-    /// It was sent away before it was known who it is: by a token that is wrong, for saying nothing, or something else.
+    /// The client was disconnected before it was identified: an invalid token, no `connect`, or another reason.
     Unknown,
-    /// Its user has as many connections as it may.
+    /// The limit of connections of its user ([`Options::connections_per_user`](crate::Options::connections_per_user)).
     User,
 }
 
 impl Refusal {
-    /// All that there are.
+    /// All reasons.
     pub const ALL: [Refusal; 4] = [
         Refusal::Handshakes,
         Refusal::Rate,
@@ -72,7 +72,7 @@ impl Refusal {
         Refusal::User,
     ];
 
-    /// In one word, for labels.
+    /// Returns the value for labels.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Refusal {
     }
 }
 
-/// In one word, for labels.
+/// Returns the value for labels.
 #[must_use]
 pub const fn slow_label(slow: SlowConsumerPolicy) -> &'static str {
     match slow {
@@ -96,11 +96,11 @@ pub const fn slow_label(slow: SlowConsumerPolicy) -> &'static str {
     }
 }
 
-/// Of all workers.
+/// The counters across all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics(Mutex<Vec<Arc<WorkerMetrics>>>);
 
-/// One worker's; only that writes them.
+/// The counters of one worker, its only writer.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerMetrics {
     clients: AtomicU64,
@@ -109,7 +109,7 @@ pub(crate) struct WorkerMetrics {
     disconnects: [AtomicU64; CODES + 1],
     recovered: AtomicU64,
     unrecovered: AtomicU64,
-    /// As they are told of by the worker's own parts.
+    /// Copies of the hub's counters.
     channels: AtomicU64,
     subscribed_channels: AtomicU64,
     publications: AtomicU64,
@@ -143,7 +143,7 @@ fn index_code(index: usize) -> Option<u32> {
 }
 
 fn add(count: &AtomicU64, more: u64) {
-    // Nobody else writes it.
+    // There is one writer.
     count.store(
         count.load(Ordering::Relaxed).wrapping_add(more),
         Ordering::Relaxed,
@@ -151,7 +151,7 @@ fn add(count: &AtomicU64, more: u64) {
 }
 
 impl Metrics {
-    /// A worker begins.
+    /// Adds a worker that starts.
     pub(crate) fn add_worker(&self) -> Arc<WorkerMetrics> {
         let counts: Arc<WorkerMetrics> = Arc::default();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,7 @@ impl Metrics {
         counts
     }
 
-    /// What was counted; users are counted elsewhere.
+    /// Returns the sums, except for users, which are counted elsewhere.
     pub(crate) fn report(&self) -> Report {
         let mut report = Report {
             refused: Refusal::ALL.map(|why| (why, 0)),
@@ -201,13 +201,14 @@ impl WorkerMetrics {
     }
 
     pub(crate) fn count_recovery(&self, has_all: bool) {
-        match has_all {
-            true => add(&self.recovered, 1),
-            false => add(&self.unrecovered, 1),
+        if has_all {
+            add(&self.recovered, 1)
+        } else {
+            add(&self.unrecovered, 1)
         }
     }
 
-    /// What the worker's parts have counted.
+    /// Copies the counters of the worker's parts.
     pub(crate) fn update_totals(
         &self,
         local: subscribers::SubscriberCounts,
@@ -265,7 +266,7 @@ mod tests {
     use super::{CODES, Metrics, Refusal, code_index, index_code};
 
     #[test]
-    fn each_code_of_the_protocol_has_its_place_and_all_others_one() {
+    fn each_protocol_code_has_an_index_and_all_others_share_one() {
         for index in 0..CODES {
             assert_eq!(index_code(index).map(code_index), Some(index));
         }
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_added_up() {
+    fn counters_of_workers_are_summed() {
         let metrics = Metrics::default();
         let workers = [metrics.add_worker(), metrics.add_worker()];
         for counts in &workers {

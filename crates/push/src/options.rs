@@ -1,4 +1,4 @@
-//! What channels do and who may do what: by namespaces, which are the part of a channel's name before `:`.
+//! Options of push. Those of channels are set by namespace: the part of a channel's name before `:`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,81 +9,79 @@ use ringmain_hub::protocol::{Fault, compacted};
 use ringmain_hub::subscribers::Limits;
 use ringmain_web::Origins;
 
-use crate::app_proxy::{Event, Proxy};
+use crate::app_proxy::{Proxy, ProxyEvent};
 use crate::limits::{
     self, API_BODY_BYTES, CONNECTIONS_PER_USER, IDEMPOTENCY_WINDOW, PENDING_CONNECTS, PING_INTERVAL,
     PONG_TIMEOUT,
 };
 use crate::tokens::Tokens;
 
-/// Settings of push.
+/// The options of push.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Of channels without a `:`.
+    /// Channels without a `:`.
     pub default_namespace: Namespace,
-    /// Of others, by what is before it.
+    /// Other channels, by the part of the name before it.
     pub namespaces: BTreeMap<String, Namespace>,
-    /// Whether clients connect without saying who they are.
+    /// Allows clients to connect without a token.
     pub anonymous: bool,
-    /// By what others say who they are. `None`: nobody can.
+    /// The tokens that identify clients. `None`: tokens are rejected.
     pub tokens: Option<Tokens>,
-    /// The namespace in which each user has a channel of its own, `NAMESPACE:#USER`, that the server subscribes its connections
-    /// to.
+    /// The namespace in which each user has a channel of its own, `NAMESPACE:#USER`, that the server subscribes the user's connections to.
     pub user_channel: Option<String>,
-    /// Which pages may connect besides those of the same origin (`https://example.com`); `*` is any.
+    /// Allowed origins of pages besides the server's own (`https://example.com`); `*` is any.
     pub origins: Vec<String>,
-    /// What programs of the owner's say in `X-API-Key`. `None`: there is no `/api/`.
+    /// The key of programs, sent as `X-API-Key`. `None`: `/api/` is not served.
     pub api_key: Option<String>,
-    /// How long keys of programs' publications are remembered.
+    /// The time for which idempotency keys of publications are stored.
     pub idempotency_window: Duration,
-    /// Clients of one worker that are about to say who they are; more are answered 503 and come back.
+    /// The limit of a worker's connections that are not identified; more receive 503 and retry.
     pub pending_connects: u32,
-    /// Clients that one worker lets in within a second, as far as they say who they are; more are answered 503 and come back. `None`:
-    /// as many as come.
+    /// The limit of a worker's connections within a second, as far as they are identified; more receive 503 and retry. `None`: no limit.
     pub connects_per_second: Option<u32>,
-    /// What the application is asked about.
+    /// The requests to the application.
     pub proxy: Proxy,
-    /// Of one connection.
+    /// The limits of one connection.
     pub limits: Limits,
-    /// Connections of one user, of all workers; of more the new one is refused ([`Disconnect::CONNECTION_LIMIT`]). Those whom we
-    /// do not know are not counted: web's limit for an address is for them.
+    /// Connections of one user, across all workers; a further one is refused ([`Disconnect::CONNECTION_LIMIT`]). Anonymous clients are not
+    /// counted: they are limited by web's limit of connections per address.
     ///
     /// [`Disconnect::CONNECTION_LIMIT`]: ringmain_hub::protocol::Disconnect::CONNECTION_LIMIT
     pub connections_per_user: u32,
-    /// Channels that are at home at one worker.
+    /// Channels of one worker.
     pub channels: usize,
     /// Bytes of a client's message, up to [`MESSAGE_BYTES_MAX`](limits::MESSAGE_BYTES_MAX). A WebSocket with a longer one is closed with
-    /// 1009, a request is answered 413.
+    /// 1009, a request receives 413.
     pub message_bytes: usize,
-    /// Bytes of the body of a program's request, up to [`API_BODY_BYTES_MAX`](limits::API_BODY_BYTES_MAX). More: 413.
+    /// Bytes of the body of an API request, up to [`API_BODY_BYTES_MAX`](limits::API_BODY_BYTES_MAX). More: 413.
     pub api_body_bytes: usize,
-    /// How often a client is pinged, in whole seconds.
+    /// The interval between pings, in whole seconds.
     pub ping_interval: Duration,
-    /// How long a client may take to answer a ping, in whole seconds: at least 2, and at least 2 less than the interval.
+    /// The time that a client has for a pong, in whole seconds: at least 2, and at least 2 less than the interval.
     pub pong_timeout: Duration,
-    /// How long the process drains before it ends. Clients are sent away within half of it, at most
+    /// The drain time of the process. Clients are disconnected within half of this time, at most
     /// [`DISCONNECT_SPREAD`](crate::limits::DISCONNECT_SPREAD).
     pub drain: Duration,
 }
 
-/// What the data of publications must be. Anything else is refused with [`Fault::BAD_REQUEST`], whoever publishes it.
+/// The format of publications' data. Other data is rejected with [`Fault::BAD_REQUEST`], whoever publishes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataFormat {
-    /// One JSON value, so that clients of both formats can be sent it.
+    /// One JSON value, which clients of both protocol formats can receive.
     #[default]
     Json,
     /// One JSON object.
     JsonObject,
-    /// Any bytes, at least one. Clients of the JSON format cannot be sent what is not JSON: they are disconnected
-    /// ([`Disconnect::INAPPROPRIATE_PROTOCOL`]), and their subscription is refused ([`Fault::NOT_AVAILABLE`]) while such bytes would
-    /// be in its reply.
+    /// Any bytes, at least one. Clients of the JSON format cannot receive bytes that are not JSON: they are disconnected
+    /// ([`Disconnect::INAPPROPRIATE_PROTOCOL`]), and their subscription is rejected ([`Fault::NOT_AVAILABLE`]) while such bytes would be in
+    /// its reply.
     ///
     /// [`Disconnect::INAPPROPRIATE_PROTOCOL`]: ringmain_hub::protocol::Disconnect::INAPPROPRIATE_PROTOCOL
     Binary,
 }
 
 impl DataFormat {
-    /// Whether data is of this format.
+    /// Checks data.
     ///
     /// # Errors
     /// [`Fault::BAD_REQUEST`].
@@ -97,7 +95,7 @@ impl DataFormat {
         is_valid.then_some(()).ok_or(Fault::BAD_REQUEST)
     }
 
-    /// The same of data that is JSON.
+    /// Checks data that is known to be JSON.
     ///
     /// # Errors
     /// [`Fault::BAD_REQUEST`].
@@ -109,43 +107,43 @@ impl DataFormat {
     }
 }
 
-/// What channels of a namespace do.
+/// The options of a namespace's channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
-    /// What they keep and tell.
+    /// Retention, presence, and the policy for slow consumers.
     pub channel_options: ChannelOptions,
-    /// Who may subscribe without a token for the channel. Whoever may not, may not do anything else there, either, unless it was
-    /// subscribed by a token, or by the server.
+    /// The clients that may subscribe without a token for the channel. Other clients have no permission in the channel at all, unless they
+    /// were subscribed by a token or by the server.
     pub subscribe_access: SubscribeAccess,
-    /// What the data of publications must be.
+    /// The format of publications' data.
     pub data_format: DataFormat,
-    /// Clients may publish.
+    /// Allows clients to publish.
     pub publish: bool,
-    /// Clients may ask what was published, and recover it from the beginning (offset 0) without an epoch.
+    /// Allows clients to query the history, and to recover it from the beginning (offset 0) without an epoch.
     pub history: bool,
-    /// Clients may ask who is there.
+    /// Allows clients to query the presence.
     pub presence: bool,
-    /// Clients recover what they have missed since a position (offset and epoch), whether or not they ask for that beforehand. Without
-    /// it those recover that may read the history and ask for a recoverable subscription.
+    /// Makes all clients recover missed publications from a position (offset and epoch). Otherwise those recover that may read the
+    /// history and request a recoverable subscription.
     pub recovery: bool,
-    /// The application says who may subscribe without a token for the channel ([`Event::Subscribe`]), whatever `subscribe_access` says; but
-    /// for channels of named users (`#`) and private ones (`$`), and for who may by a capability.
+    /// Lets the application decide about subscriptions without a token for the channel ([`ProxyEvent::Subscribe`]), whatever
+    /// `subscribe_access` is; except for channels of named users (`#`), private ones (`$`), and clients with a capability.
     pub subscribe_proxy: bool,
-    /// The application says what clients publish ([`Event::Publish`]), whatever `publish` says.
+    /// Lets the application decide about publications of clients ([`ProxyEvent::Publish`]), whatever `publish` is.
     pub publish_proxy: bool,
-    /// The application says whether subscriptions go on whose time is over ([`Event::SubRefresh`]).
+    /// Lets the application renew expired subscriptions ([`ProxyEvent::SubRefresh`]).
     pub sub_refresh_proxy: bool,
 }
 
-/// Who may subscribe to channels without a token for them.
+/// The clients that may subscribe to channels without a token for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SubscribeAccess {
-    /// Everybody who is connected.
+    /// All connected clients.
     #[default]
     Everyone,
-    /// Users: everybody of whom it is known who it is.
+    /// Clients with a user.
     Users,
-    /// Nobody.
+    /// No client.
     NoOne,
 }
 
@@ -160,13 +158,14 @@ impl SubscribeAccess {
 }
 
 impl Namespace {
-    /// Whether who subscribes is given the last publication without asking ([`ChannelOptions::cache_recovery`], [`ChannelOptions::conflation_interval`]).
+    /// Returns whether a subscriber receives the last publication without a request ([`ChannelOptions::cache_recovery`],
+    /// [`ChannelOptions::conflation_interval`]).
     pub(crate) fn sends_latest(&self) -> bool {
         self.channel_options.cache_recovery || self.channel_options.conflation_interval.is_some()
     }
 
-    /// Whether a client of it that has lost a publication is told so at once, so that a subscription can be called positioned:
-    /// it is numbered, and none is left out in silence.
+    /// Returns whether a client that has lost a publication is notified at once, so that a subscription can be positioned: publications are
+    /// numbered, and none is dropped silently.
     pub(crate) fn reports_gaps(&self) -> bool {
         let ChannelOptions {
             history,
@@ -184,7 +183,7 @@ impl Namespace {
 }
 
 impl Default for Namespace {
-    /// Channels that keep nothing and that clients may only listen to.
+    /// Returns channels without retention, in which clients may only subscribe.
     fn default() -> Self {
         Namespace {
             channel_options: ChannelOptions {
@@ -210,7 +209,7 @@ impl Default for Namespace {
 }
 
 impl Default for Options {
-    /// Channels without a namespace, as [`Namespace::default`]; nobody is let in yet.
+    /// Returns channels without a namespace, as [`Namespace::default`], that no client may connect to yet.
     fn default() -> Self {
         Options {
             default_namespace: Namespace::default(),
@@ -239,16 +238,16 @@ impl Default for Options {
     }
 }
 
-/// Settings that cannot be.
+/// The reason why options are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("push: {0}")]
 pub struct OptionsError(String);
 
-/// Settings that can be, as they are looked at.
+/// Valid options.
 #[derive(Clone, Debug)]
 pub(crate) struct ValidOptions {
     options: Options,
-    /// Which pages may connect.
+    /// The origins that may connect.
     pub(crate) pages: Origins,
 }
 
@@ -275,7 +274,7 @@ impl std::ops::Deref for ValidOptions {
 }
 
 impl Options {
-    /// Whether these can be.
+    /// Checks the options.
     ///
     /// # Errors
     /// [`OptionsError`].
@@ -283,11 +282,11 @@ impl Options {
         ValidOptions::new(self.clone()).map(|_| ())
     }
 
-    /// The namespace of a channel.
+    /// Returns the namespace of a channel.
     ///
     /// # Errors
-    /// [`Fault::BAD_REQUEST`] for what is no name: empty, longer than [`CHANNEL_BYTES`], or with bytes that are not printable
-    /// ASCII; [`Fault::UNKNOWN_CHANNEL`] for a namespace that is not there.
+    /// [`Fault::BAD_REQUEST`] for an invalid name: empty, longer than [`CHANNEL_BYTES`], or with bytes that are not printable ASCII;
+    /// [`Fault::UNKNOWN_CHANNEL`] for an unknown namespace.
     pub fn namespace(&self, channel: &str) -> Result<&Namespace, Fault> {
         let is_printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
         if channel.is_empty() || channel.len() > CHANNEL_BYTES || !channel.bytes().all(is_printable) {
@@ -295,7 +294,7 @@ impl Options {
         }
         // A channel may be private (`$`) in any namespace.
         let name = channel.strip_prefix('$').unwrap_or(channel);
-        // Nothing before the colon is no namespace.
+        // An empty namespace is none.
         match name
             .split_once(':')
             .filter(|(namespace, _)| !namespace.is_empty())
@@ -305,24 +304,25 @@ impl Options {
         }
     }
 
-    /// The channel of a user's own, if users have such.
+    /// Returns the user's own channel, if users have such.
     ///
     /// # Errors
-    /// [`Fault::BAD_REQUEST`]: the user's name cannot be a part of a channel's, or its channel would be another one's, too.
+    /// [`Fault::BAD_REQUEST`]: the user's name cannot be part of a channel's name, or would name another user's channel as well.
     pub(crate) fn user_channel_name(&self, user: &str) -> Result<Option<String>, Fault> {
         let Some(namespace) = self.user_channel.as_ref().filter(|_| !user.is_empty()) else {
             return Ok(None);
         };
         let channel = format!("{namespace}:#{user}");
         self.namespace(&channel)?;
-        // A comma would part it into two users, and the last `#` is the one that counts.
-        match user.contains([',', '#']) {
-            true => Err(Fault::BAD_REQUEST),
-            false => Ok(Some(channel)),
+        // A comma would separate two users, and the last `#` starts the list of users.
+        if user.contains([',', '#']) {
+            Err(Fault::BAD_REQUEST)
+        } else {
+            Ok(Some(channel))
         }
     }
 
-    /// How long bytes that were sent to a client may stay unacknowledged: as long as one takes to be found out by a ping.
+    /// Returns the time that bytes to a client may remain unacknowledged: as long as a ping takes to detect a dead client.
     pub(crate) fn unacknowledged_within(&self) -> Duration {
         self.ping_interval + self.pong_timeout + limits::UNACKNOWLEDGED_GRACE
     }
@@ -331,32 +331,33 @@ impl Options {
         let (ping, pong) = (self.ping_interval, self.pong_timeout);
         let is_whole = |time: Duration| time.subsec_nanos() == 0;
         if !is_whole(ping) || !is_whole(pong) || ping > limits::PING_INTERVAL_MAX {
-            let most = limits::PING_INTERVAL_MAX.as_secs();
+            let limit = limits::PING_INTERVAL_MAX.as_secs();
             return Err(format!(
-                "pings: expected whole seconds, at most {most}, found {ping:?} and {pong:?}"
+                "pings: expected whole seconds, at most {limit}, found {ping:?} and {pong:?}"
             ));
         }
-        match pong.as_secs() >= 2 && pong.as_secs() + 2 <= ping.as_secs() {
-            true => Ok(()),
-            false => Err(format!(
-                "pings: expected an answer within at least 2 s, and at least 2 s less than the interval of {ping:?}, found {pong:?}"
-            )),
+        if pong.as_secs() >= 2 && pong.as_secs() + 2 <= ping.as_secs() {
+            Ok(())
+        } else {
+            Err(format!(
+                "pings: expected a pong timeout of at least 2 s, and at least 2 s less than the interval of {ping:?}, found {pong:?}"
+            ))
         }
     }
 
-    /// What is wrong with them, but for origins.
+    /// Checks all but the origins.
     fn validate(&self) -> Result<(), String> {
         if let Some(tokens) = &self.tokens {
             tokens.check()?;
         }
-        let most = [
+        let limit = [
             ("handshakes", Some(self.pending_connects)),
             ("connects per second", self.connects_per_second),
         ];
-        if let Some((what, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
+        if let Some((what, _)) = limit.iter().find(|(_, limit)| *limit == Some(0)) {
             return Err(format!("{what}: expected at least 1, found 0"));
         }
-        for (name, found, most) in [
+        for (name, found, limit) in [
             (
                 "bytes of a message",
                 self.message_bytes,
@@ -368,9 +369,9 @@ impl Options {
                 limits::API_BODY_BYTES_MAX,
             ),
         ] {
-            if !(limits::MIN_BYTES..=most).contains(&found) {
+            if !(limits::MIN_BYTES..=limit).contains(&found) {
                 let least = limits::MIN_BYTES;
-                return Err(format!("{name}: expected {least} to {most}, found {found}"));
+                return Err(format!("{name}: expected {least} to {limit}, found {found}"));
             }
         }
         self.validate_pings()?;
@@ -379,15 +380,15 @@ impl Options {
         let named = self.namespaces.iter().map(|(name, it)| (&**name, it));
         for (name, it) in plain.into_iter().chain(named) {
             let wanted = [
-                (it.subscribe_proxy, Event::Subscribe),
-                (it.publish_proxy, Event::Publish),
-                (it.sub_refresh_proxy, Event::SubRefresh),
+                (it.subscribe_proxy, ProxyEvent::Subscribe),
+                (it.publish_proxy, ProxyEvent::Publish),
+                (it.sub_refresh_proxy, ProxyEvent::SubRefresh),
             ];
             let mut wanted = wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
             if let Some((_, event)) = wanted.find(|(_, event)| !self.proxy.is_enabled(*event)) {
                 let event = event.name();
                 return Err(format!(
-                    "expected an application that is asked about `{event}`, as `{name}` wants it, found none"
+                    "expected an endpoint of the application for `{event}`, which `{name}` requires, found none"
                 ));
             }
         }

@@ -1,7 +1,7 @@
-//! What all workers of a process have in common: the settings that hold, and the queues between desks.
+//! State shared by all workers of a process: the current options, the queues between workers, counters and the hand-over.
 //!
 //! ```text
-//! Push::replace ─▶ options, generation + 1 ─▶ desks look at the number at each command, and begin where there was none
+//! Push::replace ─▶ options, generation + 1 ─▶ workers compare the generation at each command, and start with the first options
 //! ```
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,28 +15,28 @@ use crate::worker::mesh::SharedMesh;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Settings {
+pub(crate) struct SharedSettings {
     pub(crate) mesh: SharedMesh,
     pub(crate) metrics: Metrics,
     pub(crate) hand_over: HandOver,
-    /// Of `current`, which it is looked at before.
+    /// Compared before `current` is locked.
     generation: AtomicU64,
     current: Mutex<CurrentOptions>,
-    /// Prefixes of channels whose logs are not read yet, for workers that have not begun.
+    /// Prefixes of channels whose logs are not read yet, for workers that have not started.
     pub(crate) expected: Mutex<Vec<Arc<str>>>,
-    /// Sources so far: their numbers.
+    /// The number of sources so far.
     pub(crate) sources: AtomicU32,
 }
 
 #[derive(Default)]
 struct CurrentOptions {
-    /// `None`: nothing is pushed yet.
+    /// `None`: no options were set yet.
     options: Option<ValidOptions>,
-    /// Of workers that wait for the first.
+    /// Workers that wait for the first options.
     waiting: Vec<Waker>,
 }
 
-impl Settings {
+impl SharedSettings {
     pub(crate) fn replace_options(&self, options: ValidOptions) {
         let mut current = self.current_options();
         current.options = Some(options);
@@ -46,7 +46,7 @@ impl Settings {
         waiting.iter().for_each(Waker::wake_by_ref);
     }
 
-    /// What has been counted so far, of all workers.
+    /// Returns the counters across all workers.
     pub(crate) fn report(&self) -> Report {
         Report {
             users: self.mesh.user_count(),
@@ -54,9 +54,9 @@ impl Settings {
         }
     }
 
-    /// What holds, with its number, unless it is what was `seen`; 0: nothing yet.
-    pub(crate) fn newer_than(&self, seen: u64) -> Option<(u64, ValidOptions)> {
-        if self.generation.load(Ordering::Acquire) == seen {
+    /// Returns the current options with their generation, unless the generation is `last`. Before the first options it is 0.
+    pub(crate) fn newer_than(&self, last: u64) -> Option<(u64, ValidOptions)> {
+        if self.generation.load(Ordering::Acquire) == last {
             return None;
         }
         let current = self.current_options();
@@ -65,12 +65,12 @@ impl Settings {
         current.options.clone().map(|options| (generation, options))
     }
 
-    /// Whether there is something to push.
+    /// Returns whether options were set.
     pub(crate) fn has_options(&self) -> bool {
         self.generation.load(Ordering::Acquire) > 0
     }
 
-    /// Ready once there is something to push.
+    /// Returns `Ready` once options were set.
     pub(crate) fn poll_options(&self, context: &Context<'_>) -> Poll<()> {
         let mut current = self.current_options();
         if current.options.is_some() {

@@ -349,7 +349,7 @@ impl<P: Clone> Partition<P> {
         while let Some(dropped) = self.backlog.pop_front() {
             feed.status.gap();
             if let Action::Publish(publication) = &dropped.action {
-                feed.inlet.dropped(&publication.channel);
+                feed.inlet.report_dropped(&publication.channel);
             }
             self.close_one(dropped.record);
         }

@@ -18,7 +18,7 @@ fn logs_are_expected_until_some_time_after_their_broker_was_reached() {
         .unwrap();
     runtime.block_on(async {
         let expected = Arc::new(Expected {
-            inlet: Push::new().inlet(),
+            inlet: Push::new().thread_publisher(),
             prefixes: [("prices".into(), vec!["".into()])]
                 .into_iter()
                 .collect::<std::collections::BTreeMap<_, _>>()

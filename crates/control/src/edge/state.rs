@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ringmain_gateway::model;
-use ringmain_push::{Push, State, StateRecord, Successor, limits};
+use ringmain_push::{HandOverState, Push, StateRecord, Successor, limits};
 use ringmain_sys::clock;
 use ringmain_sys::inherit::{self, StatePipe};
 
@@ -108,7 +108,7 @@ fn receive_later(push: Push, pipe: StatePipe) {
 }
 
 fn restore(push: &Push, bytes: &[u8], source: &str) {
-    let (records, elapsed): (Vec<StateRecord>, _) = match State::read(bytes) {
+    let (records, elapsed): (Vec<StateRecord>, _) = match HandOverState::read(bytes) {
         Ok((records, written)) => (records, clock::realtime().saturating_sub(written)),
         Err(error) => {
             log::error!("{source}: {error}; channels start new epochs");
@@ -147,7 +147,7 @@ fn take_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-fn write_file(state: &State, folder: &Path) -> io::Result<()> {
+fn write_file(state: &HandOverState, folder: &Path) -> io::Result<()> {
     let (path, new) = (folder.join(FILE), folder.join(format!("{FILE}.new")));
     let _ = fs::remove_file(&new);
     let mut file = OpenOptions::new()

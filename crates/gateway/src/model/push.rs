@@ -14,7 +14,7 @@ use super::{
 
 /// The options of a namespace's channels, and the permissions there.
 pub use ringmain_push::{
-    DataFormat as PushDataFormat, Event as PushEvent, Namespace as PushNamespace,
+    DataFormat as PushDataFormat, Namespace as PushNamespace, ProxyEvent as PushEvent,
     SubscribeAccess as PushListen,
 };
 
@@ -225,14 +225,14 @@ impl PushTokens {
 impl Default for Push {
     fn default() -> Push {
         let Options {
-            plain,
+            default_namespace: plain,
             anonymous,
             limits,
             channels,
             connections_per_user,
-            handshakes,
+            pending_connects: handshakes,
             connects_per_second,
-            keys_remembered,
+            idempotency_window: keys_remembered,
             message_bytes,
             api_body_bytes,
             ping_interval,

@@ -17,7 +17,7 @@ pub(super) enum StartedCommand {
     /// Its publications were sent to their channels.
     Publishing {
         sent: PendingPublish,
-        /// Whether the response has the outcome of each channel.
+        /// The response has the outcome of each channel.
         is_broadcast: bool,
     },
 }
@@ -123,7 +123,7 @@ async fn query_channel(
     Ok(CommandResult::from_query(result)?)
 }
 
-/// Reaches the connections of this process alone, and reports how many.
+/// Runs a command on the connections of this process, and reports how many it reached.
 async fn run_user_command(
     worker: &PushWorker,
     command: Result<ConnectionCommand, Fault>,
@@ -134,7 +134,7 @@ async fn run_user_command(
     Ok(CommandResult::Reached { num_clients })
 }
 
-/// There is one node: this process.
+/// Describes the one node: this process.
 fn node_info(worker: &PushWorker) -> CommandResult {
     let report = worker.report();
     CommandResult::Info {

@@ -1,5 +1,5 @@
-//! Commands by `method` and `params`, one a line, in the body of `POST /api`: as Centrifugo up to version 5 takes them, and its Go library
-//! still sends them.
+//! Commands by `method` and `params`, one a line, in the body of `POST /api`: the form of Centrifugo up to version 5, which its Go library
+//! still sends.
 
 use ringmain_web::{Error, Reply, Request, Result};
 
@@ -11,7 +11,7 @@ use crate::limits;
 use crate::worker::pending_replies::QueryError;
 use crate::worker::worker_slot::request_worker;
 
-/// One after the other, each answered on a line. One that cannot be carried out does not stop the others.
+/// Executes the commands one after the other, each with a response on a line of its own. One that fails does not stop the others.
 pub(super) async fn handle_commands(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let worker = request_worker(request)?;
     let body = read_api_body(request, worker).await?;
@@ -24,10 +24,10 @@ pub(super) async fn handle_commands(request: &Request<'_>, reply: &mut Reply<'_>
             ))
         })?);
         if called.len() > limits::BATCH_COMMANDS {
-            let most = limits::BATCH_COMMANDS;
+            let limit = limits::BATCH_COMMANDS;
             return Err(Error::new(
                 413,
-                format!("expected at most {most} commands, found more"),
+                format!("expected at most {limit} commands, found more"),
             ));
         }
     }
@@ -46,15 +46,15 @@ pub(super) async fn handle_commands(request: &Request<'_>, reply: &mut Reply<'_>
             Ok(command) => execute::execute(worker, command, until).await,
         };
         is_late |= matches!(done, Err(QueryError::Late));
-        // A single one that was not answered is tried again as a whole.
+        // A single command without a result is retried as a whole request.
         if count == 1 && matches!(done, Err(QueryError::Busy | QueryError::Late)) {
             return Err(unavailable(
-                "more is asked for and published than can be carried on; try again a little later",
+                "server overloaded: too many requests and publications are queued; retry a little later",
             ));
         }
-        let answer: CommandResponse<CommandResult> = done.map_err(error_fault).into();
-        serde_json::to_writer(&mut text, &answer)
-            .map_err(|why| Error::new(500, format!("an answer cannot be written: {why}")))?;
+        let response: CommandResponse<CommandResult> = done.map_err(error_fault).into();
+        serde_json::to_writer(&mut text, &response)
+            .map_err(|why| Error::new(500, format!("the response cannot be encoded: {why}")))?;
         text.push(b'\n');
     }
     reply.bytes("application/json", text)

@@ -1,4 +1,4 @@
-//! What programs of the owner's call: `POST /api/METHOD` with JSON, as Centrifugo's HTTP API is called.
+//! The server API: `POST /api/METHOD` with JSON, compatible with Centrifugo's HTTP API.
 
 mod execute;
 mod legacy;
@@ -20,7 +20,7 @@ use crate::worker::PushWorker;
 use crate::worker::pending_replies::QueryError;
 use crate::worker::worker_slot::request_worker;
 use execute::StartedCommand;
-pub(crate) use pattern::Pattern;
+pub(crate) use pattern::ChannelPattern;
 use requests::{
     Batch, Broadcast, Channels, Command, Disconnect, History, HistoryRemove, Info, Presence, PresenceStats,
     Publish, Refresh, Subscribe, Unsubscribe,
@@ -37,16 +37,19 @@ pub(crate) fn add_routes(app: App) -> App {
                     let worker = request_worker(request)?;
                     let options = worker.options();
                     let Some(key) = &options.api_key else {
-                        let what = "nothing is served here: push has no API key";
+                        let what = "the API is disabled: push has no API key";
                         return Err(Error::not_found(what));
                     };
                     match request_key(request) {
-                        Some(given) if constant_time_eq(given.as_bytes(), key.as_bytes()) => match worker.is_frozen() {
-                            true => Err(unavailable(
-                                "another process serves the channels now; nothing was done, connect again",
-                            )),
-                            false => Ok(Flow::Continue),
-                        },
+                        Some(given) if constant_time_eq(given.as_bytes(), key.as_bytes()) => {
+                            if worker.is_frozen() {
+                                Err(unavailable(
+                                    "another process serves the channels now; nothing was done; reconnect",
+                                ))
+                            } else {
+                                Ok(Flow::Continue)
+                            }
+                        }
                         _ => Err(Error::unauthorized(
                             "expected the API key in X-API-Key, or as `Authorization: apikey KEY`",
                         )),
@@ -75,7 +78,7 @@ fn methods(group: Group) -> Group {
         .post_streamed("/", legacy::handle_commands)
 }
 
-/// In the one header or the other.
+/// Returns the API key of a request, from either header.
 fn request_key<'r>(request: &Request<'r>) -> Option<&'r str> {
     if let Some(key) = request.header("x-api-key") {
         return Some(key);
@@ -98,29 +101,32 @@ async fn handle_method<C: DeserializeOwned + Into<Command>>(
         }
         Err(QueryError::Fault(fault)) => reply.json(&CommandResponse::<CommandResult>::Error(fault.into())),
         Err(QueryError::Busy) => Err(unavailable(
-            "more is asked for and published than can be carried on; nothing was done, try again a little later",
+            "server overloaded: too many requests and publications are queued; nothing was done; retry a little later",
         )),
         Err(QueryError::Late) => Err(unavailable(
-            "no answer came in time; it may be done or not: with an `idempotency_key` a publication can be tried again",
+            "timed out: the command may have been executed or not; with an `idempotency_key` a publication can be retried",
         )),
     }
 }
 
-/// One after the other; one that fails does not stop the others, one that is not answered in time does. With `parallel` what is
-/// published is on its way before the first answer is waited for, in the same order.
+/// Executes commands one after the other: one that fails does not stop the others, one without a timely reply does. With `parallel` all
+/// publications are sent, in the same order, before the first reply is waited for.
 async fn handle_batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let worker = request_worker(request)?;
     let batch = parse_body::<Batch>(&read_api_body(request, worker).await?)?;
-    let most = limits::BATCH_COMMANDS;
-    if batch.commands.len() > most {
-        let what = format!("expected at most {most} commands, found {}", batch.commands.len());
+    let limit = limits::BATCH_COMMANDS;
+    if batch.commands.len() > limit {
+        let what = format!(
+            "expected at most {limit} commands, found {}",
+            batch.commands.len()
+        );
         return Err(Error::new(413, what));
     }
     let until = worker.reply_deadline();
     let mut is_late = false;
     let mut started = Vec::with_capacity(batch.commands.len());
     for command in batch.commands {
-        // One that cannot be read fails alone.
+        // An invalid command fails alone.
         let (name, command) = match Command::parse(&command) {
             Ok(command) => (command.method_name(), Ok(command)),
             Err(fault) => ("", Err(fault)),
@@ -153,7 +159,7 @@ fn parse_body<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T> {
     serde_json::from_slice(body).map_err(|why| {
         let why = why.to_string();
         Error::bad_request(format!(
-            "expected what the method takes, in JSON: {}",
+            "expected the parameters of the method, in JSON: {}",
             truncate(&why)
         ))
     })
@@ -163,7 +169,7 @@ fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(ERROR_TEXT_BYTES)]
 }
 
-/// An answer among others, which have no status of their own.
+/// Maps an error to a fault, for a response within a body, which has no status of its own.
 fn error_fault(why: QueryError) -> Fault {
     match why {
         QueryError::Fault(fault) => fault,
@@ -176,7 +182,7 @@ fn unavailable(what: &'static str) -> Error {
     Error::new(503, what).with_header("Retry-After", "1")
 }
 
-/// Whether faults are to be result by the status of the answer.
+/// Returns whether faults are reported by the status of the response.
 fn wants_status(request: &Request<'_>) -> bool {
     let mode = request.header("x-centrifugo-error-mode");
     mode.is_some_and(|mode| mode.eq_ignore_ascii_case("transport"))
@@ -191,7 +197,7 @@ fn http_status(fault: Fault) -> u16 {
     }
 }
 
-/// In a time that says nothing of where they differ.
+/// Compares in a time that does not depend on where they differ.
 fn constant_time_eq(given: &[u8], key: &[u8]) -> bool {
     let differ = given.iter().zip(key).fold(0, |differ, (a, b)| differ | (a ^ b));
     given.len() == key.len() && differ == 0

@@ -1,17 +1,18 @@
-//! Patterns of channels' names, as Centrifugo's API has them. Pure.
+//! Patterns of channel names, as in Centrifugo's API. Pure.
 //!
-//! `*` and `**` are any text, `?` is any character, `[abc]`, `[a-z]` and `[!a-z]` one of some, `{one,other}` one of several patterns,
-//! `\` takes its meaning from the next. All of it is followed at once, so what a pattern costs is bounded by its length.
+//! `*` and `**` match any text, `?` any character, `[abc]`, `[a-z]` and `[!a-z]` one character of a class, `{one,other}` one of several
+//! patterns, `\` takes the next character literally. All alternatives are followed at once, so the cost of a match is bounded by the
+//! pattern's length.
 
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Pattern(Vec<Step>);
+pub(crate) struct ChannelPattern(Vec<PatternStep>);
 
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum PatternStep {
     Byte(u8),
     Any,
-    /// One of these, or none of them.
+    /// One character within these ranges, or outside them.
     Class {
         is_included: bool,
         ranges: Vec<(u8, u8)>,
@@ -21,15 +22,15 @@ enum Step {
     Jump(usize),
 }
 
-impl Pattern {
-    /// `None`: it cannot be: a class or a choice has no end, or nothing is in a class.
-    pub(crate) fn parse(text: &str) -> Option<Pattern> {
+impl ChannelPattern {
+    /// Parses a pattern. `None`: a class or a choice is not closed, or a class is empty.
+    pub(crate) fn parse(text: &str) -> Option<ChannelPattern> {
         let mut steps = Vec::new();
         let rest = parse_until(text.as_bytes(), false, &mut steps)?;
-        rest.is_empty().then_some(Pattern(steps))
+        rest.is_empty().then_some(ChannelPattern(steps))
     }
 
-    /// Whether a name, which is ASCII, is of it.
+    /// Returns whether a name, which is ASCII, matches.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let (mut now, mut next) = (self.empty_states(), self.empty_states());
         self.activate(0, &mut now);
@@ -37,15 +38,15 @@ impl Pattern {
             next.fill(false);
             for (at, step) in self.0.iter().enumerate().filter(|(at, _)| now[*at]) {
                 let goes = match step {
-                    Step::Byte(own) => *own == byte,
-                    Step::Any => true,
-                    Step::Class { is_included, ranges } => {
+                    PatternStep::Byte(own) => *own == byte,
+                    PatternStep::Any => true,
+                    PatternStep::Class { is_included, ranges } => {
                         let is_in = ranges
                             .iter()
                             .any(|(first, last)| (*first..=*last).contains(&byte));
                         is_in == *is_included
                     }
-                    Step::Or(_) | Step::Jump(_) => false,
+                    PatternStep::Or(_) | PatternStep::Jump(_) => false,
                 };
                 if goes {
                     self.activate(at + 1, &mut next);
@@ -60,7 +61,7 @@ impl Pattern {
         vec![false; self.0.len() + 1]
     }
 
-    /// Goes on to a step, and to what can be reached from it without a character.
+    /// Activates a step, and the steps that are reachable from it without a character.
     fn activate(&self, at: usize, states: &mut [bool]) {
         let mut open = vec![at];
         while let Some(at) = open.pop() {
@@ -68,26 +69,26 @@ impl Pattern {
                 continue;
             }
             match self.0.get(at) {
-                Some(Step::Or(other)) => open.extend([at + 1, *other]),
-                Some(Step::Jump(to)) => open.push(*to),
+                Some(PatternStep::Or(other)) => open.extend([at + 1, *other]),
+                Some(PatternStep::Jump(to)) => open.push(*to),
                 _ => {}
             }
         }
     }
 }
 
-/// Appends the steps of a text; within a choice, up to its `,` or `}`. Returns what is left.
-fn parse_until<'t>(mut text: &'t [u8], in_choice: bool, steps: &mut Vec<Step>) -> Option<&'t [u8]> {
+/// Appends the steps of a text; within a choice, up to its `,` or `}`. Returns the rest of the text.
+fn parse_until<'t>(mut text: &'t [u8], in_choice: bool, steps: &mut Vec<PatternStep>) -> Option<&'t [u8]> {
     while let [first, rest @ ..] = text {
         text = match first {
             b'*' => {
-                // Stay here by any character, or go on.
+                // Repeat this step with any character, or continue.
                 let at = steps.len();
-                steps.extend([Step::Or(at + 3), Step::Any, Step::Jump(at)]);
+                steps.extend([PatternStep::Or(at + 3), PatternStep::Any, PatternStep::Jump(at)]);
                 rest
             }
             b'?' => {
-                steps.push(Step::Any);
+                steps.push(PatternStep::Any);
                 rest
             }
             b'[' => parse_class(rest, steps)?,
@@ -95,11 +96,11 @@ fn parse_until<'t>(mut text: &'t [u8], in_choice: bool, steps: &mut Vec<Step>) -
             b',' | b'}' if in_choice => return Some(text),
             b'\\' => {
                 let (byte, rest) = rest.split_first()?;
-                steps.push(Step::Byte(*byte));
+                steps.push(PatternStep::Byte(*byte));
                 rest
             }
             byte => {
-                steps.push(Step::Byte(*byte));
+                steps.push(PatternStep::Byte(*byte));
                 rest
             }
         };
@@ -107,7 +108,7 @@ fn parse_until<'t>(mut text: &'t [u8], in_choice: bool, steps: &mut Vec<Step>) -
     Some(text)
 }
 
-fn parse_class<'t>(text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
+fn parse_class<'t>(text: &'t [u8], steps: &mut Vec<PatternStep>) -> Option<&'t [u8]> {
     let (is_included, mut text) = match text {
         [b'!', rest @ ..] => (false, rest),
         _ => (true, text),
@@ -117,7 +118,7 @@ fn parse_class<'t>(text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
         text = match text {
             [b']', ..] if ranges.is_empty() => return None,
             [b']', rest @ ..] => {
-                steps.push(Step::Class { is_included, ranges });
+                steps.push(PatternStep::Class { is_included, ranges });
                 return Some(rest);
             }
             [first, b'-', last, rest @ ..] if *last != b']' => {
@@ -133,36 +134,36 @@ fn parse_class<'t>(text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
     }
 }
 
-fn parse_choice<'t>(mut text: &'t [u8], steps: &mut Vec<Step>) -> Option<&'t [u8]> {
+fn parse_choice<'t>(mut text: &'t [u8], steps: &mut Vec<PatternStep>) -> Option<&'t [u8]> {
     let mut ends = Vec::new();
     loop {
         let branch = steps.len();
-        steps.push(Step::Or(0));
+        steps.push(PatternStep::Or(0));
         text = parse_until(text, true, steps)?;
         let (end, rest) = text.split_first()?;
         text = rest;
         ends.push(steps.len());
-        steps.push(Step::Jump(0));
+        steps.push(PatternStep::Jump(0));
         let next = steps.len();
         if *end == b'}' {
-            // The last has no other one.
-            steps[branch] = Step::Jump(branch + 1);
+            // The last branch has no alternative.
+            steps[branch] = PatternStep::Jump(branch + 1);
             for end in ends {
-                steps[end] = Step::Jump(next);
+                steps[end] = PatternStep::Jump(next);
             }
             return Some(text);
         }
-        steps[branch] = Step::Or(next);
+        steps[branch] = PatternStep::Or(next);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Pattern;
+    use super::ChannelPattern;
 
     #[track_caller]
     fn check(pattern: &str, of: &[&str], others: &[&str]) {
-        let parsed = Pattern::parse(pattern).expect(pattern);
+        let parsed = ChannelPattern::parse(pattern).expect(pattern);
         for name in of {
             assert!(parsed.matches(name), "{pattern}: {name}");
         }
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_of_patterns() {
+    fn patterns_match_names() {
         check("news", &["news"], &["new", "newsy", "", "News"]);
         check("*", &["", "a", "a:b"], &[]);
         check("chat:*", &["chat:", "chat:a:b"], &["chat", "xchat:a"]);
@@ -188,18 +189,18 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_no_pattern() {
+    fn unclosed_patterns_are_invalid() {
         for text in ["[", "[a", "[]", "[!]", "{", "{a", "{a,", "x{a,{b}", r"a\"] {
-            assert_eq!(Pattern::parse(text), None, "{text}");
+            assert_eq!(ChannelPattern::parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn none_takes_longer_than_it_is_long() {
-        let pattern = Pattern::parse(&"*a".repeat(127)).expect("a pattern");
+    fn matching_is_bounded_by_the_length_of_the_pattern() {
+        let pattern = ChannelPattern::parse(&"*a".repeat(127)).expect("a pattern");
         assert!(!pattern.matches(&"a".repeat(126)));
         assert!(pattern.matches(&"a".repeat(255)));
-        let nested = Pattern::parse(&format!("{}x{}", "{".repeat(120), "}".repeat(120)));
+        let nested = ChannelPattern::parse(&format!("{}x{}", "{".repeat(120), "}".repeat(120)));
         assert!(nested.expect("a pattern").matches("x"));
     }
 }

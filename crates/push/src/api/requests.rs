@@ -1,8 +1,7 @@
-//! What programs say: bodies of requests, as Centrifugo's API has them.
+//! Bodies of requests, as in Centrifugo's API.
 //!
-//! What is not set may be left out, be `null`, or have the first value of its kind (an empty text, 0, `false`, nothing in it), since
-//! there are libraries that say it so. A name that is none is refused, and what is asked for and cannot be done is, too: nothing is
-//! done by half.
+//! A field that is not set may be absent, `null`, or have the zero value of its type (an empty text or list, 0, `false`), since some
+//! libraries send it so. An unknown field is rejected, and so is a value that is not supported: no command is executed partially.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::Pattern;
+use super::ChannelPattern;
 use crate::client::reply_queue::publication_weight;
 use crate::limits;
 use crate::options::Options;
@@ -27,7 +26,7 @@ use crate::tokens::claims::{Overrides, OverridesJson, SubscribeOptions};
 use crate::worker::ApiPublication;
 use crate::worker::user_commands::{ConnectionCommand, UserAction};
 
-/// What a program wants done, by the name that a batch has for it.
+/// A command of a program.
 pub(super) enum Command {
     Publish(Box<Publish>),
     Broadcast(Box<Broadcast>),
@@ -47,11 +46,11 @@ pub(super) enum Command {
 #[serde(deny_unknown_fields)]
 pub(super) struct Batch {
     pub(super) commands: Vec<Box<RawValue>>,
-    /// They may be carried out beside each other.
+    /// Allows the commands to be executed concurrently.
     pub(super) parallel: Option<bool>,
 }
 
-/// What is published, in one channel.
+/// A publication in one channel.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Publish {
@@ -62,7 +61,7 @@ pub(super) struct Publish {
     skip_history: Option<bool>,
     tags: Option<BTreeMap<String, String>>,
     idempotency_key: Option<String>,
-    /// A difference would be made if it can be: it cannot.
+    /// Accepted and ignored: deltas are optional, and not supported.
     #[serde(rename = "delta")]
     _delta: Option<bool>,
     version: Option<u64>,
@@ -70,7 +69,7 @@ pub(super) struct Publish {
     _version_epoch: Option<String>,
 }
 
-/// The same in many.
+/// A publication in many channels.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Broadcast {
@@ -126,7 +125,7 @@ pub(super) struct Disconnect {
     disconnect: Option<DisconnectReason>,
 }
 
-/// How a connection is to end.
+/// The disconnect code.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DisconnectReason {
@@ -212,7 +211,7 @@ macro_rules! commands {
 commands!(Publish Broadcast Subscribe Disconnect Refresh;
     Unsubscribe Presence PresenceStats History HistoryRemove Channels Info);
 
-/// A command by its method, as libraries for versions before 6 say it.
+/// A command by its method, as sent by libraries for versions before 6.
 #[derive(Deserialize)]
 pub(super) struct MethodCall<'c> {
     #[serde(borrow)]
@@ -222,10 +221,10 @@ pub(super) struct MethodCall<'c> {
 }
 
 impl Command {
-    /// Reads one of a batch: an object with one name, which is the method's.
+    /// Parses a command of a batch: an object with one key, the method.
     ///
     /// # Errors
-    /// [`Fault::METHOD_NOT_FOUND`] for a method that is none, [`Fault::BAD_REQUEST`] for what it does not take.
+    /// [`Fault::METHOD_NOT_FOUND`] for an unknown method, [`Fault::BAD_REQUEST`] for invalid parameters.
     pub(super) fn parse(command: &RawValue) -> Result<Command, Fault> {
         let named: BTreeMap<Cow<'_, str>, &RawValue> =
             serde_json::from_str(command.get()).map_err(|_| Fault::BAD_REQUEST)?;
@@ -237,7 +236,7 @@ impl Command {
         }
     }
 
-    /// Reads one by its method.
+    /// Parses a command by its method.
     ///
     /// # Errors
     /// As [`Command::parse`].
@@ -266,7 +265,7 @@ impl Command {
         }
     }
 
-    /// The user whose connections it is for. `None`: it is for no user.
+    /// Returns the user whose connections it is for. `None`: it is not for a user.
     pub(super) fn user(&self) -> Option<&str> {
         match self {
             Command::Subscribe(request) => Some(&request.user),
@@ -277,7 +276,7 @@ impl Command {
         }
     }
 
-    /// What it is called.
+    /// Returns the name of the method.
     pub(super) fn method_name(&self) -> &'static str {
         match self {
             Command::Publish(_) => "publish",
@@ -297,7 +296,7 @@ impl Command {
 }
 
 impl Publish {
-    /// Where, and what.
+    /// Returns the channel and the publication.
     pub(super) fn read(self, options: &Options) -> Result<(Arc<str>, ApiPublication), Fault> {
         let publish_options = publish_options(self.skip_history, self.idempotency_key, options)?;
         let publication =
@@ -307,7 +306,7 @@ impl Publish {
 }
 
 impl Broadcast {
-    /// Where, and what.
+    /// Returns the channels and the publication.
     pub(super) fn read(self, options: &Options) -> Result<(Vec<Arc<str>>, ApiPublication), Fault> {
         if self.channels.is_empty() {
             return Err(Fault::BAD_REQUEST);
@@ -374,12 +373,12 @@ fn build_publication(
     })
 }
 
-/// `null` is something to publish.
+/// Distinguishes `null`, which can be published, from an absent field.
 fn deserialize_raw<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// What is request in base64 counts, if anything is; else the JSON, without line breaks.
+/// Decodes base64 if there is any; otherwise returns the JSON without line breaks.
 fn decode_bytes(json: Option<Box<RawValue>>, base64: Option<String>) -> Result<Bytes, Fault> {
     match (json, base64.filter(|text| !text.is_empty())) {
         (_, Some(text)) => STANDARD
@@ -394,7 +393,7 @@ fn decode_bytes(json: Option<Box<RawValue>>, base64: Option<String>) -> Result<B
     }
 }
 
-/// To all connections of a user, or to one of them.
+/// Creates a command for all connections of a user, or for a single one.
 fn user_command(
     user: String,
     client: Option<String>,
@@ -424,12 +423,12 @@ impl Subscribe {
         }
         let overrides = self.r#override.map(Overrides::from).unwrap_or_default();
         overrides.apply_to(namespace)?;
-        let terms = SubscribeOptions {
+        let subscribe_options = SubscribeOptions {
             info: decode_bytes(self.info, self.b64info)?,
             data: decode_bytes(self.data, self.b64data)?,
             overrides,
         };
-        let action = UserAction::Subscribe(self.channel.into(), terms);
+        let action = UserAction::Subscribe(self.channel.into(), subscribe_options);
         user_command(self.user, self.client, self.session.as_deref(), action)
     }
 }
@@ -488,7 +487,7 @@ impl SincePosition {
 }
 
 impl History {
-    /// Which channel, and what of it.
+    /// Returns the channel and the query.
     pub(super) fn read(self) -> (String, ChannelQuery) {
         let limit = self.limit.unwrap_or(0);
         let since = self.since.as_ref();
@@ -496,7 +495,7 @@ impl History {
         let query = ChannelQuery::History {
             query: HistoryQuery {
                 since: since.map(|since| since.offset.unwrap_or(0)),
-                // Below 0: all of it.
+                // A negative limit returns all.
                 limit: usize::try_from(limit)
                     .unwrap_or(usize::MAX)
                     .min(limits::API_HISTORY_PUBLICATIONS),
@@ -509,13 +508,13 @@ impl History {
 }
 
 impl Channels {
-    /// `None`: all.
-    pub(super) fn read(self) -> Result<Option<Pattern>, Fault> {
+    /// Returns the pattern. `None`: all channels.
+    pub(super) fn read(self) -> Result<Option<ChannelPattern>, Fault> {
         let Some(text) = self.pattern.filter(|text| !text.is_empty()) else {
             return Ok(None);
         };
         let pattern = Some(text).filter(|text| text.len() <= limits::PATTERN_BYTES);
-        let pattern = pattern.and_then(|text| Pattern::parse(&text));
+        let pattern = pattern.and_then(|text| ChannelPattern::parse(&text));
         pattern.map(Some).ok_or(Fault::BAD_REQUEST)
     }
 }

@@ -1,4 +1,4 @@
-//! What programs are result: bodies of answers, as Centrifugo's API has them.
+//! Bodies of responses, as in Centrifugo's API.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::worker::PublishOutcome;
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum CommandResult {
@@ -42,7 +42,7 @@ pub(super) enum CommandResult {
     },
 }
 
-/// The answer to a method.
+/// The response to a method.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CommandResponse<T> {
@@ -56,16 +56,16 @@ pub(super) struct ErrorJson {
     message: &'static str,
 }
 
-/// The answers to a batch.
+/// The responses to a batch.
 #[derive(Serialize)]
 pub(super) struct BatchReplies {
     pub(super) replies: Vec<BatchReply>,
 }
 
-/// One of them, by the name of its command.
+/// A response, by the name of its command.
 pub(super) struct BatchReply(pub(super) &'static str, pub(super) Result<CommandResult, Fault>);
 
-/// Where a channel stands, if it has numbers.
+/// The position of a channel, if it has positions.
 #[derive(Serialize)]
 pub(super) struct PositionJson {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ pub(super) struct HistoryJson {
     offset: u64,
 }
 
-/// What is no JSON is in base64.
+/// A publication. Data that is not JSON is in base64.
 #[derive(Serialize)]
 struct PublicationJson {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,7 +95,7 @@ struct PublicationJson {
     tags: BTreeMap<String, String>,
 }
 
-/// The same.
+/// A client. Data that is not JSON is in base64.
 #[derive(Serialize)]
 pub(super) struct ClientJson {
     user: String,
@@ -239,7 +239,7 @@ impl ClientJson {
     }
 }
 
-/// JSON as it is, or base64; neither of what is not there.
+/// Returns JSON as it is, anything else as base64, and neither for empty data.
 fn json_or_base64(bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
     if bytes.is_empty() {
         return (None, None);

@@ -1,4 +1,4 @@
-//! Commands of the server API in records of sources: those for the connections of a user.
+//! Commands for the connections of a user, from records of sources.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::requests::Command;
 use crate::options::Options;
 use crate::worker::user_commands::ConnectionCommand;
 
-/// A command for the connections of a user, with the payload that the HTTP API takes: `subscribe`, `unsubscribe`, `disconnect` or `refresh`.
+/// A command for the connections of a user, with the payload of the HTTP API: `subscribe`, `unsubscribe`, `disconnect` or `refresh`.
 #[derive(Clone, Debug)]
 pub struct UserCommand {
     method: &'static str,
@@ -19,10 +19,10 @@ pub struct UserCommand {
 }
 
 impl UserCommand {
-    /// The methods that it can have.
+    /// The methods of such commands.
     pub const METHODS: [&'static str; 4] = ["subscribe", "unsubscribe", "disconnect", "refresh"];
 
-    /// Parses a command. `None`: the method is another one, or does not take this payload.
+    /// Parses a command. `None`: another method, or an invalid payload.
     #[must_use]
     pub fn parse(method: &str, payload: &RawValue) -> Option<UserCommand> {
         let method = *UserCommand::METHODS.iter().find(|known| **known == method)?;
@@ -34,13 +34,13 @@ impl UserCommand {
         })
     }
 
-    /// The user.
+    /// Returns the user.
     #[must_use]
     pub fn user(&self) -> &str {
         &self.user
     }
 
-    /// Returns the order that it is with these options.
+    /// Checks the command against the options.
     pub(crate) fn to_connection_command(&self, options: &Options) -> Result<ConnectionCommand, Fault> {
         let payload: &RawValue = serde_json::from_slice(&self.payload).map_err(|_| Fault::BAD_REQUEST)?;
         match Command::from_method(self.method, Some(payload))? {

@@ -1,4 +1,4 @@
-//! What asks: of a session whom, and what waits for the answer; of a worker how much.
+//! Requests to the application: those of one session, with the commands behind them, and the limit of those of a worker.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,27 +15,27 @@ use ringmain_engine::{Cx, TaskId};
 use ringmain_hub::protocol::{Command, ConnectRequest, Disconnect};
 use ringmain_web::Request;
 
-use super::{Application, Backend, Event, Proxy};
+use super::{Application, Backend, Proxy, ProxyEvent};
 use crate::limits;
 use crate::worker::PushWorker;
 
-/// Of a session whose application is asked.
+/// The requests of one session.
 pub(crate) struct ProxyClient {
     pub(super) application: Rc<dyn Application>,
-    /// What its client has said in place of headers.
+    /// Emulated headers of the client.
     pub(super) emulated: RefCell<Rc<BTreeMap<String, String>>>,
-    /// The application's own, which it is told with each question.
+    /// Opaque data of the application, part of each request.
     pub(super) meta: RefCell<Bytes>,
-    /// Its client waits to be let in.
+    /// Set while the client waits for the response to its `connect`.
     pub(super) connecting: Cell<bool>,
     in_flight: RefCell<Vec<InFlightRequest>>,
-    /// Commands about channels that an answer is waited for.
+    /// Commands about channels with a request in flight.
     held: RefCell<VecDeque<Command>>,
-    /// Questions so far.
+    /// The number of requests so far.
     numbers: Cell<u64>,
 }
 
-/// A question that waits for its answer.
+/// A request in flight.
 struct InFlightRequest {
     number: u64,
     task: TaskId,
@@ -43,7 +43,7 @@ struct InFlightRequest {
 }
 
 impl ProxyClient {
-    /// For the session that comes of a request; `None`: there is nobody to ask.
+    /// Creates the part for the session of a request. `None`: the request has no [`Backend`].
     pub(crate) fn from_request(request: &Request<'_>) -> Option<Box<ProxyClient>> {
         let backend = request.extension::<Backend>().ok()?;
         Some(Box::new(ProxyClient {
@@ -57,20 +57,23 @@ impl ProxyClient {
         }))
     }
 
-    /// Keeps of what a client says with its connection what the application is told.
+    /// Stores the emulated headers that the application receives.
+    ///
+    /// # Errors
+    /// [`Disconnect::BAD_REQUEST`] for more than [`limits::EMULATED_HEADER_BYTES`].
     pub(crate) fn store_headers(&self, proxy: &Proxy, connect: &ConnectRequest) -> Result<(), Disconnect> {
-        let is_kept = |name: &str| {
+        let is_emulated = |name: &str| {
             let mut names = proxy.emulated.iter();
-            names.any(|kept| kept.eq_ignore_ascii_case(name))
+            names.any(|emulated| emulated.eq_ignore_ascii_case(name))
         };
-        let said = connect.headers.iter().filter(|(name, _)| is_kept(name));
-        let kept: BTreeMap<String, String> =
-            said.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let named = connect.headers.iter().filter(|(name, _)| is_emulated(name));
+        let headers: BTreeMap<String, String> =
+            named.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > limits::EMULATED_HEADER_BYTES {
             return Err(Disconnect::BAD_REQUEST);
         }
-        *self.emulated.borrow_mut() = Rc::new(kept);
+        *self.emulated.borrow_mut() = Rc::new(headers);
         Ok(())
     }
 
@@ -78,16 +81,16 @@ impl ProxyClient {
         self.connecting.get()
     }
 
-    /// Whether a command about a channel has to wait for what comes of one before it.
+    /// Returns whether a command about a channel has to wait for the result of an earlier one.
     pub(super) fn holds_channel(&self, channel: &str) -> bool {
         let in_flight = self.in_flight.borrow();
-        let mut asked = in_flight.iter().filter_map(|one| one.channel.as_deref());
-        asked.any(|one| one == channel)
+        let mut channels = in_flight.iter().filter_map(|request| request.channel.as_deref());
+        channels.any(|in_flight| in_flight == channel)
             || self
                 .held
                 .borrow()
                 .iter()
-                .any(|one| channel_of(one) == Some(channel))
+                .any(|request| channel_of(request) == Some(channel))
     }
 
     pub(super) fn is_at_limit(&self) -> bool {
@@ -98,7 +101,7 @@ impl ProxyClient {
         self.held.borrow_mut().push_back(command);
     }
 
-    /// What was held, to be carried out in its order; some of it may have to be held again.
+    /// Returns the held commands in their order; some may have to be held again.
     pub(super) fn take_held(&self) -> VecDeque<Command> {
         self.held.take()
     }
@@ -122,7 +125,7 @@ impl ProxyClient {
             .retain(|in_flight| in_flight.number != number);
     }
 
-    /// The client is gone: nothing is waited for.
+    /// Cancels the requests of a client that has left.
     pub(crate) fn cancel_all(&self, cx: &Cx) {
         self.held.borrow_mut().clear();
         for in_flight in self.in_flight.take() {
@@ -131,16 +134,16 @@ impl ProxyClient {
     }
 }
 
-/// The channel that a command is about.
+/// Returns the channel of a command.
 pub(crate) fn channel_of(command: &Command) -> Option<&str> {
     let of = [
-        command.subscribe.as_ref().map(|one| &one.channel),
-        command.unsubscribe.as_ref().map(|one| &one.channel),
-        command.publish.as_ref().map(|one| &one.channel),
-        command.presence.as_ref().map(|one| &one.channel),
-        command.presence_stats.as_ref().map(|one| &one.channel),
-        command.history.as_ref().map(|one| &one.channel),
-        command.sub_refresh.as_ref().map(|one| &one.channel),
+        command.subscribe.as_ref().map(|request| &request.channel),
+        command.unsubscribe.as_ref().map(|request| &request.channel),
+        command.publish.as_ref().map(|request| &request.channel),
+        command.presence.as_ref().map(|request| &request.channel),
+        command.presence_stats.as_ref().map(|request| &request.channel),
+        command.history.as_ref().map(|request| &request.channel),
+        command.sub_refresh.as_ref().map(|request| &request.channel),
     ];
     of.into_iter().flatten().next().map(String::as_str)
 }
@@ -155,7 +158,7 @@ pub(crate) struct InFlightLimit {
 
 impl InFlightLimit {
     /// Logs why a response is missing or invalid: once in [`limits::WARN_INTERVAL`] as a warning, otherwise at level `debug`.
-    pub(super) fn report_failure(&self, now: Time, event: Event, why: &str) {
+    pub(super) fn report_failure(&self, now: Time, event: ProxyEvent, why: &str) {
         let level = match self.warned.get() {
             Some(last) if now.since(last) < limits::WARN_INTERVAL => log::Level::Debug,
             _ => {

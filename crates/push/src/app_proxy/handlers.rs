@@ -1,4 +1,4 @@
-//! How a session asks, and carries out what comes of it. One that is over when an answer comes is forgotten.
+//! Sends requests of a session to the application and handles the responses. The response for a session that has ended is dropped.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use ringmain_hub::subscribers::ConnId;
 use super::client::{InFlightGuard, channel_of, with_timeout};
 use super::requests::RequestBody;
 use super::responses::{self, InvalidResponse, RefreshResponse, Rejection};
-use super::{Event, ProxyError, ProxyRequest};
+use super::{ProxyError, ProxyEvent, ProxyRequest};
 use crate::client::commands::CommandHandler;
 use crate::client::identity::ClientId;
 use crate::client::{disconnect_for, error_reply};
 use crate::limits;
 use crate::transport::Transport;
 
-/// What a question is about, and what is to be done with its answer.
+/// A request, with the data to handle its response.
 enum ProxyCall {
-    /// By its command's number, 0 where there is none; to be known by this name.
+    /// With the command's number (0 without one), and the future ID of the client.
     Connect(u32, ConnectRequest, ClientId),
     Refresh(ConnId),
     Rpc(ConnId, u32, RpcRequest),
@@ -33,14 +33,14 @@ enum ProxyCall {
 }
 
 impl ProxyCall {
-    fn event(&self) -> Event {
+    fn event(&self) -> ProxyEvent {
         match self {
-            ProxyCall::Connect(..) => Event::Connect,
-            ProxyCall::Refresh(_) => Event::Refresh,
-            ProxyCall::Rpc(..) => Event::Rpc,
-            ProxyCall::Subscribe(..) => Event::Subscribe,
-            ProxyCall::Publish(..) => Event::Publish,
-            ProxyCall::SubRefresh(..) => Event::SubRefresh,
+            ProxyCall::Connect(..) => ProxyEvent::Connect,
+            ProxyCall::Refresh(_) => ProxyEvent::Refresh,
+            ProxyCall::Rpc(..) => ProxyEvent::Rpc,
+            ProxyCall::Subscribe(..) => ProxyEvent::Subscribe,
+            ProxyCall::Publish(..) => ProxyEvent::Publish,
+            ProxyCall::SubRefresh(..) => ProxyEvent::SubRefresh,
         }
     }
 
@@ -66,12 +66,12 @@ impl ProxyCall {
 }
 
 impl CommandHandler {
-    /// Whether the application says who a client without a token is.
+    /// Returns whether the application identifies clients without a token.
     pub(crate) fn is_connect_proxied(&self) -> bool {
-        self.client.proxy_client.is_some() && self.worker.options().proxy.is_enabled(Event::Connect)
+        self.client.proxy_client.is_some() && self.worker.options().proxy.is_enabled(ProxyEvent::Connect)
     }
 
-    /// Asks it; the client waits.
+    /// Requests the identity of a client, which waits for it.
     pub(crate) fn proxy_connect(&self, number: u32, request: &ConnectRequest) -> Result<(), Fault> {
         let client = ClientId::random(self.worker.cx());
         self.start_call(ProxyCall::Connect(number, request.clone(), client))?;
@@ -103,44 +103,44 @@ impl CommandHandler {
         self.start_call(ProxyCall::Publish(id, number, request))
     }
 
-    /// Whether the application says if a connection response on, and not its client.
+    /// Returns whether the application renews the connection, and not its client.
     pub(crate) fn is_refresh_proxied(&self) -> bool {
-        self.client.proxy_client.is_some() && self.worker.options().proxy.is_enabled(Event::Refresh)
+        self.client.proxy_client.is_some() && self.worker.options().proxy.is_enabled(ProxyEvent::Refresh)
     }
 
-    /// The connection's time is over: whether the application is asked if it response on.
+    /// Requests the renewal of an expired connection. Returns `false` if the application does not renew connections.
     pub(crate) fn proxy_refresh(&self, id: ConnId) -> bool {
-        let is_asked = self.is_refresh_proxied();
-        if is_asked && self.start_call(ProxyCall::Refresh(id)).is_err() {
+        let is_proxied = self.is_refresh_proxied();
+        if is_proxied && self.start_call(ProxyCall::Refresh(id)).is_err() {
             self.set_deadline(id, Some(self.retry_deadline()));
         }
-        is_asked
+        is_proxied
     }
 
-    /// Whether the application says if a subscription response on, and not its client.
+    /// Returns whether the application renews subscriptions to a channel, and not their clients.
     pub(crate) fn is_sub_refresh_proxied(&self, channel: &str) -> bool {
         let options = self.worker.options();
         let is_wanted = options
             .namespace(channel)
             .is_ok_and(|namespace| namespace.sub_refresh_proxy);
-        self.client.proxy_client.is_some() && is_wanted && options.proxy.is_enabled(Event::SubRefresh)
+        self.client.proxy_client.is_some() && is_wanted && options.proxy.is_enabled(ProxyEvent::SubRefresh)
     }
 
-    /// The subscription's time is over: whether the application is asked if it response on.
+    /// Requests the renewal of an expired subscription. Returns `false` if the application does not renew it.
     pub(crate) fn proxy_sub_refresh(&self, id: ConnId, channel: &Arc<str>) -> bool {
-        let is_asked = self.is_sub_refresh_proxied(channel);
-        if is_asked
+        let is_proxied = self.is_sub_refresh_proxied(channel);
+        if is_proxied
             && self
                 .start_call(ProxyCall::SubRefresh(id, Arc::clone(channel)))
                 .is_err()
         {
             self.set_sub_deadline(id, channel, Some(self.retry_deadline()));
         }
-        is_asked
+        is_proxied
     }
 
-    /// Keeps a command that is about a channel of which an answer is waited for: commands about a channel are carried out in
-    /// their order. The command, if it has not to wait.
+    /// Holds a command about a channel with a request in flight: commands about a channel are executed in their order. Returns the command
+    /// if it need not wait.
     pub(crate) fn hold_if_in_flight(&self, command: Command, out: &mut Vec<u8>) -> Option<Command> {
         let Some(proxy_client) = &self.client.proxy_client else {
             return Some(command);
@@ -148,20 +148,25 @@ impl CommandHandler {
         if !channel_of(&command).is_some_and(|channel| proxy_client.holds_channel(channel)) {
             return Some(command);
         }
-        match proxy_client.is_at_limit() {
-            true => self
-                .client
-                .write_reply(error_reply(command.id, Fault::TOO_MANY_REQUESTS), out),
-            false => proxy_client.hold_command(command),
+        if proxy_client.is_at_limit() {
+            self.client
+                .write_reply(error_reply(command.id, Fault::TOO_MANY_REQUESTS), out)
+        } else {
+            proxy_client.hold_command(command)
         }
         None
     }
 
-    /// Puts a question; what comes of it is carried out when its answer is there.
+    /// Sends a request; its response is handled in a task.
+    ///
+    /// # Errors
+    /// [`Fault::NOT_AVAILABLE`] if the application does not handle the event, [`Fault::TOO_MANY_REQUESTS`] at a limit of requests in
+    /// flight.
     fn start_call(&self, pending: ProxyCall) -> Result<(), Fault> {
         let options = self.worker.options();
         let event = pending.event();
-        let (Some(proxy_client), Some(&span)) = (&self.client.proxy_client, options.proxy.events.get(&event))
+        let (Some(proxy_client), Some(&timeout)) =
+            (&self.client.proxy_client, options.proxy.events.get(&event))
         else {
             return Err(Fault::NOT_AVAILABLE);
         };
@@ -172,16 +177,16 @@ impl CommandHandler {
             event,
             body: self.encode_request(&pending, options.proxy.binary)?,
             emulated: Rc::clone(&proxy_client.emulated.borrow()),
-            within: span,
+            timeout,
         };
         let guard = InFlightGuard::acquire(&self.worker).ok_or(Fault::TOO_MANY_REQUESTS)?;
         let (number, channel) = (proxy_client.next_number(), pending.channel().map(Arc::from));
-        let answering = proxy_client.application.send(request);
+        let response = proxy_client.application.send(request);
         let session = CommandHandler::resume(&self.worker, Rc::clone(&self.client));
         let task = self.worker.cx().spawn(async move {
-            let answer = with_timeout(session.worker.cx(), span, answering).await;
+            let response = with_timeout(session.worker.cx(), timeout, response).await;
             drop(guard);
-            session.handle_response(number, pending, answer);
+            session.handle_response(number, pending, response);
         });
         let task = task.map_err(|_| Fault::TOO_MANY_REQUESTS)?;
         proxy_client.add_in_flight(number, task, channel);
@@ -235,7 +240,7 @@ impl CommandHandler {
         }
     }
 
-    /// What the application calls it.
+    /// Returns the name of the transport for the application.
     fn transport_name(&self) -> &'static str {
         match (&*self.client.transport.borrow(), self.client.unidirectional) {
             (Transport::Ws(_), false) => "websocket",
@@ -245,29 +250,36 @@ impl CommandHandler {
         }
     }
 
-    fn handle_response(&self, number: u64, pending: ProxyCall, answer: Option<Result<Vec<u8>, ProxyError>>) {
+    fn handle_response(
+        &self,
+        number: u64,
+        pending: ProxyCall,
+        response: Option<Result<Vec<u8>, ProxyError>>,
+    ) {
         if let Some(proxy_client) = &self.client.proxy_client {
             proxy_client.remove_in_flight(number);
         }
         if !self.client.transport.borrow().is_open() || pending.conn() != self.client.id() {
             return;
         }
-        let (event, answer) = (pending.event(), answer.as_ref());
+        let (event, response) = (pending.event(), response.as_ref());
         match pending {
             ProxyCall::Connect(number, request, client) => {
-                let claims = self.parse_response(event, answer, responses::parse_connect);
+                let claims = self.parse_response(event, response, responses::parse_connect);
                 self.on_connect_response(number, &request, client, claims);
             }
-            ProxyCall::Rpc(_, number, _) => match self.parse_response(event, answer, responses::parse_rpc) {
-                Ok(data) => self.client.send_reply(Reply {
-                    id: number,
-                    rpc: Some(RpcResult { data }),
-                    ..Reply::default()
-                }),
-                Err(why) => self.reject(number, why),
-            },
+            ProxyCall::Rpc(_, number, _) => {
+                match self.parse_response(event, response, responses::parse_rpc) {
+                    Ok(data) => self.client.send_reply(Reply {
+                        id: number,
+                        rpc: Some(RpcResult { data }),
+                        ..Reply::default()
+                    }),
+                    Err(why) => self.reject(number, why),
+                }
+            }
             ProxyCall::Subscribe(id, number, request) => {
-                let read = self.parse_response(event, answer, responses::parse_subscribe);
+                let read = self.parse_response(event, response, responses::parse_subscribe);
                 let done = read.and_then(|claims| {
                     if claims.expiry.is_expired(self.worker.wall_time()) {
                         return Err(Fault::EXPIRED.into());
@@ -278,38 +290,37 @@ impl CommandHandler {
                 done.unwrap_or_else(|why| self.reject(number, why));
             }
             ProxyCall::Publish(id, number, request) => {
-                let read = self.parse_response(event, answer, responses::parse_publish);
+                let read = self.parse_response(event, response, responses::parse_publish);
                 let done = read.and_then(|claims| {
-                    let data = match claims.data.is_empty() {
-                        true => request.data,
-                        false => {
-                            let options = self.worker.options();
-                            let namespace = options.namespace(&request.channel)?;
-                            namespace.data_format.check(&claims.data)?;
-                            claims.data
-                        }
+                    let data = if claims.data.is_empty() {
+                        request.data
+                    } else {
+                        let options = self.worker.options();
+                        let namespace = options.namespace(&request.channel)?;
+                        namespace.data_format.check(&claims.data)?;
+                        claims.data
                     };
-                    Ok(self.publish_with_tags(id, number, &request.channel, (data, claims.tags))?)
+                    Ok(self.publish_with_tags(id, number, &request.channel, data, claims.tags)?)
                 });
                 done.unwrap_or_else(|why| self.reject(number, why));
             }
             ProxyCall::Refresh(id) => {
-                let read = self.parse_response(event, answer, responses::parse_refresh);
+                let read = self.parse_response(event, response, responses::parse_refresh);
                 self.on_refresh_response(id, read);
             }
             ProxyCall::SubRefresh(id, channel) => {
-                let read = self.parse_response(event, answer, responses::parse_refresh);
+                let read = self.parse_response(event, response, responses::parse_refresh);
                 self.on_sub_refresh_response(id, &channel, read);
             }
         }
         self.resume_held();
     }
 
-    /// What an answer claims, if it is one.
+    /// Parses a response. A missing or invalid one is logged, and is [`Fault::INTERNAL`].
     fn parse_response<T>(
         &self,
-        event: Event,
-        answer: Option<&Result<Vec<u8>, ProxyError>>,
+        event: ProxyEvent,
+        response: Option<&Result<Vec<u8>, ProxyError>>,
         result: impl FnOnce(&str) -> Result<T, InvalidResponse>,
     ) -> Result<T, Rejection> {
         let none = |why: &str| {
@@ -317,15 +328,15 @@ impl CommandHandler {
             self.worker.proxy_requests().report_failure(now, event, why);
             Err(Fault::INTERNAL.into())
         };
-        match answer {
-            None => none("it takes too long"),
+        match response {
+            None => none("timed out"),
             Some(Err(ProxyError(why))) => none(why),
-            Some(Ok(json)) if json.len() > limits::PROXY_RESPONSE_BYTES => none("its answer is too long"),
+            Some(Ok(json)) if json.len() > limits::PROXY_RESPONSE_BYTES => none("the response is too long"),
             Some(Ok(json)) => responses::parse(json, result).unwrap_or_else(none),
         }
     }
 
-    /// Tells a client why not, if there is something to answer.
+    /// Reports a rejection to the client: by an error reply where there is a command, otherwise by a disconnect.
     pub(crate) fn reject(&self, number: u32, why: Rejection) {
         match why {
             Rejection::Fault(fault) if self.client.unidirectional => {
@@ -343,7 +354,7 @@ impl CommandHandler {
         }
     }
 
-    /// The application has said who a client is, or that it may not come in.
+    /// Accepts or rejects a client by the application's response.
     fn on_connect_response(
         &self,
         number: u32,
@@ -372,20 +383,20 @@ impl CommandHandler {
                 self.execute_all(held.into_iter().map(Ok));
             }
             Err(why) => {
-                // What it has said behind it was for a connection.
+                // The commands behind `connect` were for a connection.
                 drop(self.client.take_ready_commands());
                 self.reject(number, why);
                 if let (Transport::Stream(stream), false) =
                     (&*self.client.transport.borrow(), self.client.unidirectional)
                 {
-                    // It has no other way to ask again.
+                    // The client has no other way to retry.
                     stream.finish(Disconnect::BAD_REQUEST, b"");
                 }
             }
         }
     }
 
-    /// Carries out what has waited for an answer.
+    /// Executes the commands that were held for a response.
     fn resume_held(&self) {
         let held = self
             .client
@@ -395,7 +406,7 @@ impl CommandHandler {
         self.execute_all(held.into_iter().flatten().map(Ok));
     }
 
-    /// The application has said whether a connection response on. While it says nothing it does.
+    /// Renews or closes a connection by the application's response; without one the connection remains open.
     fn on_refresh_response(&self, id: ConnId, read: Result<RefreshResponse, Rejection>) {
         let response = match read {
             Ok(response) => response,
@@ -406,7 +417,7 @@ impl CommandHandler {
             return self.client.disconnect(Disconnect::EXPIRED);
         }
         if let Some(conn_info) = response.info {
-            // For what it publishes, and for channels that it subscribes to from now on.
+            // For its publications, and for channels that it subscribes to from now on.
             self.client
                 .set_identity(self.client.identity().with_info(conn_info));
         }
@@ -422,7 +433,7 @@ impl CommandHandler {
         self.set_deadline(id, response.expiry.deadline(Duration::ZERO));
     }
 
-    /// The same of a subscription.
+    /// Renews or ends a subscription in the same way.
     fn on_sub_refresh_response(
         &self,
         id: ConnId,
@@ -452,7 +463,7 @@ impl CommandHandler {
         self.worker.set_deadline(id, None, before, deadline);
     }
 
-    /// If it is still subscribed.
+    /// Sets the deadline of a subscription that still exists.
     fn set_sub_deadline(&self, id: ConnId, channel: &Arc<str>, deadline: Option<u64>) {
         if let Some(grant) = self.client.permissions.borrow_mut().find_grant_mut(channel) {
             let before = std::mem::replace(&mut grant.deadline, deadline);
@@ -460,9 +471,9 @@ impl CommandHandler {
         }
     }
 
-    /// When the application is asked again that has not answered.
+    /// Returns the time of the next request to an application that has not responded, in seconds since 1970.
     fn retry_deadline(&self) -> u64 {
-        let most = limits::REFRESH_RETRY.as_secs();
-        self.worker.wall_time().as_secs() + most - self.worker.cx().random() % (most / 2)
+        let seconds = limits::REFRESH_RETRY.as_secs();
+        self.worker.wall_time().as_secs() + seconds - self.worker.cx().random() % (seconds / 2)
     }
 }

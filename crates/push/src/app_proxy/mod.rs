@@ -1,12 +1,12 @@
-//! What the application is asked about clients: whether they may come in, stay, listen and publish, and what they call it for.
+//! Requests to the application about clients: whether they may connect, remain, subscribe and publish, and their RPCs.
 //!
 //! ```text
-//! command ─▶ (its channel waits for an answer: held) ─▶ question ─▶ task ─▶ Application ─▶ answer ─▶ carried out, answered
-//!                                                                                             └─▶ what was held
+//! command ─▶ (a request about its channel is in flight: held) ─▶ request ─▶ task ─▶ Application ─▶ response ─▶ executed, replied
+//!                                                                                                     └─▶ held commands
 //! ```
 //!
-//! Questions and answers are those of Centrifugo's proxy, in JSON (`requests.rs`, `responses.rs`), so that an application need not
-//! change what it says. Knows nothing of how an application is reached: that is its [`Application`].
+//! Requests and responses are those of Centrifugo's proxy, in JSON (`requests.rs`, `responses.rs`), so that an application works unchanged.
+//! Knows nothing of how an application is reached: that is its [`Application`].
 
 mod client;
 mod handlers;
@@ -23,12 +23,12 @@ pub(crate) use client::{InFlightLimit, ProxyClient, channel_of};
 
 use crate::limits;
 
-/// What the application is asked about.
+/// An event that the application decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Event {
-    /// A client without a token connects: who is it, and what is it given?
+pub enum ProxyEvent {
+    /// A client without a token connects: the application identifies it.
     Connect,
-    /// A connection's time is over: does it go on?
+    /// A connection has expired: the application renews it.
     Refresh,
     /// A client calls the application.
     Rpc,
@@ -36,101 +36,101 @@ pub enum Event {
     Subscribe,
     /// A client publishes in a channel of a namespace with [`publish_proxy`](crate::Namespace::publish_proxy).
     Publish,
-    /// The time of a subscription is over, in a namespace with [`sub_refresh_proxy`](crate::Namespace::sub_refresh_proxy).
+    /// A subscription has expired, in a namespace with [`sub_refresh_proxy`](crate::Namespace::sub_refresh_proxy).
     SubRefresh,
 }
 
-impl Event {
-    /// All that there are.
-    pub const ALL: [Event; 6] = [
-        Event::Connect,
-        Event::Refresh,
-        Event::Rpc,
-        Event::Subscribe,
-        Event::Publish,
-        Event::SubRefresh,
+impl ProxyEvent {
+    /// All events.
+    pub const ALL: [ProxyEvent; 6] = [
+        ProxyEvent::Connect,
+        ProxyEvent::Refresh,
+        ProxyEvent::Rpc,
+        ProxyEvent::Subscribe,
+        ProxyEvent::Publish,
+        ProxyEvent::SubRefresh,
     ];
 
-    /// As settings and logs call it.
+    /// Returns the name in settings and logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Event::Connect => "connect",
-            Event::Refresh => "refresh",
-            Event::Rpc => "rpc",
-            Event::Subscribe => "subscribe",
-            Event::Publish => "publish",
-            Event::SubRefresh => "sub_refresh",
+            ProxyEvent::Connect => "connect",
+            ProxyEvent::Refresh => "refresh",
+            ProxyEvent::Rpc => "rpc",
+            ProxyEvent::Subscribe => "subscribe",
+            ProxyEvent::Publish => "publish",
+            ProxyEvent::SubRefresh => "sub_refresh",
         }
     }
 }
 
-/// What the application is asked about, and how.
+/// The events for which the application is requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxy {
-    /// What it is asked about, and for how long an answer is waited: more than nothing, and at most
-    /// [`PROXY_TIMEOUT_MAX`](limits::PROXY_TIMEOUT_MAX). A client that waits longer is told that something is wrong
-    /// ([`Fault::INTERNAL`](ringmain_hub::protocol::Fault::INTERNAL)), and tries again.
-    pub events: BTreeMap<Event, Duration>,
-    /// Data of clients are bytes, told in base64 (`b64data`). Else they are JSON (`data`), and what is not is refused.
+    /// The timeout of each event: more than zero, and at most [`PROXY_TIMEOUT_MAX`](limits::PROXY_TIMEOUT_MAX). After it a client receives
+    /// [`Fault::INTERNAL`](ringmain_hub::protocol::Fault::INTERNAL), and retries.
+    pub events: BTreeMap<ProxyEvent, Duration>,
+    /// Sends data of clients as base64 (`b64data`). Otherwise it is sent as JSON (`data`), and other data is rejected.
     pub binary: bool,
-    /// Names of headers that a client may say with its connection since it cannot set them (`headers` of the SDKs). Whatever it
-    /// says there is its own word. Others are forgotten.
+    /// Names of headers that a client may emulate in its connect request (`headers` of the SDKs) since it cannot set them. Their values are
+    /// not verified. Others are dropped.
     pub emulated: Vec<String>,
 }
 
 impl Proxy {
-    /// What is wrong with it.
+    /// Checks the timeouts.
     pub(crate) fn validate(&self) -> Result<(), String> {
         for (event, within) in &self.events {
             if within.is_zero() || *within > limits::PROXY_TIMEOUT_MAX {
-                let most = limits::PROXY_TIMEOUT_MAX;
+                let limit = limits::PROXY_TIMEOUT_MAX;
                 let event = event.name();
                 return Err(format!(
-                    "expected a time for answers to `{event}` of more than nothing and at most {most:?}, found {within:?}"
+                    "expected a timeout of more than zero and at most {limit:?} for `{event}`, found {within:?}"
                 ));
             }
         }
         Ok(())
     }
 
-    /// Whether it is asked about that.
-    pub(crate) fn is_enabled(&self, event: Event) -> bool {
+    /// Returns whether the application is requested for an event.
+    pub(crate) fn is_enabled(&self, event: ProxyEvent) -> bool {
         self.events.contains_key(&event)
     }
 }
 
-/// What an application is asked.
+/// A request to the application.
 #[derive(Debug)]
 pub struct ProxyRequest {
-    /// About what.
-    pub event: Event,
-    /// The question as Centrifugo's proxy asks it, in JSON: `{"client":"…","transport":"websocket",…}`.
+    /// The event.
+    pub event: ProxyEvent,
+    /// The body as in Centrifugo's proxy, in JSON: `{"client":"…","transport":"websocket",…}`.
     pub body: Vec<u8>,
-    /// Of [`Proxy::emulated`] those that the client has said, as it has written their names.
+    /// The [emulated headers](Proxy::emulated) of the client, with its spelling of their names.
     pub emulated: Rc<BTreeMap<String, String>>,
-    /// For how long an answer is waited.
-    pub within: Duration,
+    /// The timeout of the response.
+    pub timeout: Duration,
 }
 
-/// An answer in JSON of at most [`PROXY_RESPONSE_BYTES`](limits::PROXY_RESPONSE_BYTES): `{"result": …}`, `{"error": …}` or `{"disconnect": …}`.
+/// A response in JSON of at most [`PROXY_RESPONSE_BYTES`](limits::PROXY_RESPONSE_BYTES): `{"result": …}`, `{"error": …}` or `{"disconnect":
+/// …}`.
 pub type ResponseFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, ProxyError>>>>;
 
-/// Why there is no answer, for the owner's log.
+/// The reason for a missing response, for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ProxyError(pub String);
 
-/// Who is asked about the client of one session, on its worker. PendingSubscribe in a task of its own, of which a worker has at most
-/// [`PROXY_REQUESTS_PER_WORKER`](limits::PROXY_REQUESTS_PER_WORKER); one that is dropped is not waited for any longer.
+/// The application of one session, on its worker. Each request runs in a task of its own, of which a worker has at most
+/// [`PROXY_REQUESTS_PER_WORKER`](limits::PROXY_REQUESTS_PER_WORKER); one that is dropped was cancelled.
 pub trait Application {
-    /// Asks it. Nothing is done until the answer is polled.
+    /// Sends a request. Nothing is done until the response is polled.
     fn send(&self, request: ProxyRequest) -> ResponseFuture;
 }
 
-/// Whom the session that comes of a request asks. It is left with the request before push has it:
-/// [`Request::extend`](ringmain_web::Request::extend). A session without one has nobody to ask: what it would ask about is
-/// answered with [`Fault::NOT_AVAILABLE`](ringmain_hub::protocol::Fault::NOT_AVAILABLE).
+/// The application for the session of a request. Attached to the request before push receives it:
+/// [`Request::extend`](ringmain_web::Request::extend). For a session without one, commands that need the application fail with
+/// [`Fault::NOT_AVAILABLE`](ringmain_hub::protocol::Fault::NOT_AVAILABLE).
 #[derive(Clone)]
 pub struct Backend(pub Rc<dyn Application>);
 

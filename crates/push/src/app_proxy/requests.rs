@@ -1,4 +1,4 @@
-//! Questions, as Centrifugo's proxy asks them. Pure.
+//! Bodies of requests, as in Centrifugo's proxy. Pure.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use ringmain_hub::protocol::Fault;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// About whom and what. What is empty is not said.
+/// The body of a request. Empty fields are omitted.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct RequestBody<'a> {
     pub(super) client: &'a str,
@@ -35,10 +35,10 @@ pub(super) struct RequestBody<'a> {
 }
 
 impl<'a> RequestBody<'a> {
-    /// With what the client claims the application.
+    /// Adds the client's data.
     ///
     /// # Errors
-    /// [`Fault::BAD_REQUEST`]: it is no JSON, and is told as such.
+    /// [`Fault::BAD_REQUEST`]: the data is not JSON, and is not sent as base64.
     pub(super) fn with_data(mut self, data: &'a Bytes, binary: bool) -> Result<RequestBody<'a>, Fault> {
         self.encoding = if binary { "binary" } else { "json" };
         match binary {

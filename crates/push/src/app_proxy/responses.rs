@@ -1,6 +1,6 @@
-//! Answers, as applications give them to Centrifugo's proxy. Pure.
+//! Responses of applications, as in Centrifugo's proxy. Pure.
 //!
-//! What is json here and cannot be done is no answer: nothing is half done.
+//! A response with a field that is not supported is invalid: no response is applied partially.
 
 #[cfg(test)]
 mod tests;
@@ -18,15 +18,15 @@ use crate::tokens::claims::{
     SubscribeOptionsJson, decode_bytes as decode_field,
 };
 
-/// Why something that a client wants is not done.
+/// The reason why a client's command is rejected.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Rejection {
-    /// It may ask again.
+    /// The client may retry.
     Fault(Fault),
-    /// The same in the application's words.
+    /// An error of the application.
     Error(Error),
     Disconnect(Disconnect),
-    /// The application sends it away, for this reason.
+    /// A disconnect of the application, with its reason.
     Custom(Disconnect, String),
 }
 
@@ -36,31 +36,31 @@ impl From<Fault> for Rejection {
     }
 }
 
-/// Why an answer is none, for the owner.
+/// The reason why a response is invalid, for the log.
 pub(super) type InvalidResponse = &'static str;
 
-/// Whether a connection or a subscription goes on.
+/// The renewal of a connection or a subscription.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct RefreshResponse {
     pub(super) is_expired: bool,
     pub(super) expiry: Expiry,
-    /// `None`: as it was.
+    /// `None`: unchanged.
     pub(super) info: Option<Bytes>,
     pub(super) capabilities: Option<Box<[Capability]>>,
     pub(super) meta: Option<Bytes>,
 }
 
-/// How a subscription is.
+/// The options of a subscription.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct SubscribeResponse {
     pub(super) options: SubscribeOptions,
     pub(super) expiry: Expiry,
 }
 
-/// What is published.
+/// The publication to be published.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PublishResponse {
-    /// Empty: what the client has json.
+    /// Empty: the client's data.
     pub(super) data: Bytes,
     pub(super) tags: BTreeMap<String, String>,
 }
@@ -149,10 +149,10 @@ struct DataJson<'a> {
     b64data: Option<String>,
 }
 
-/// What an answer claims.
+/// Parses a response.
 ///
 /// # Errors
-/// It claims nothing, for whatever reason.
+/// The reason why it is invalid.
 pub(super) fn parse<T>(
     json: &[u8],
     result: impl FnOnce(&str) -> Result<T, InvalidResponse>,
@@ -163,12 +163,12 @@ pub(super) fn parse<T>(
             return Err("expected a code of 3000 to 4999 at `disconnect`");
         }
         let reason = reason.unwrap_or_default();
-        let kept = reason.floor_char_boundary(REASON_BYTES);
+        let end = reason.floor_char_boundary(REASON_BYTES);
         let why = Disconnect {
             code,
-            reason: "as the application says",
+            reason: "closed by the application",
         };
-        return Ok(Err(Rejection::Custom(why, reason[..kept].to_owned())));
+        return Ok(Err(Rejection::Custom(why, reason[..end].to_owned())));
     }
     if let Some(ErrorJson {
         code,
@@ -185,11 +185,11 @@ pub(super) fn parse<T>(
             temporary: temporary.unwrap_or(false),
         })));
     }
-    let found = json.result.ok_or("expected `result`, `error` or `disconnect`")?;
-    result(found.get()).map(Ok)
+    let result_json = json.result.ok_or("expected `result`, `error` or `disconnect`")?;
+    result(result_json.get()).map(Ok)
 }
 
-/// Who a client is, and what it is given.
+/// Parses the identity of a client, and its permissions and subscriptions.
 pub(super) fn parse_connect(json: &str) -> Result<ConnectClaims, InvalidResponse> {
     let json: ConnectJson<'_> = parse_json(json.as_bytes(), RESULT)?;
     let named = json.channels.unwrap_or_default().into_iter();
@@ -199,7 +199,7 @@ pub(super) fn parse_connect(json: &str) -> Result<ConnectClaims, InvalidResponse
     for (channel, options) in json.subs.unwrap_or_default() {
         let options = options
             .into_options()
-            .map_err(|_| "expected other options at `subs`")?;
+            .map_err(|_| "expected supported options at `subs`")?;
         channels.insert(channel, options);
     }
     let caps = json.caps.unwrap_or_default();
@@ -214,7 +214,7 @@ pub(super) fn parse_connect(json: &str) -> Result<ConnectClaims, InvalidResponse
     })
 }
 
-/// Whether a connection goes on, or a subscription.
+/// Parses the renewal of a connection or a subscription.
 pub(super) fn parse_refresh(json: &str) -> Result<RefreshResponse, InvalidResponse> {
     let json: RefreshJson<'_> = parse_json(json.as_bytes(), RESULT)?;
     let info = decode_bytes(json.info, json.b64info)?;
@@ -230,11 +230,11 @@ pub(super) fn parse_refresh(json: &str) -> Result<RefreshResponse, InvalidRespon
     })
 }
 
-/// How a client listens.
+/// Parses the options of a subscription.
 pub(super) fn parse_subscribe(json: &str) -> Result<SubscribeResponse, InvalidResponse> {
     let json: SubscribeJson<'_> = parse_json(json.as_bytes(), RESULT)?;
     if json.allow.is_some_and(|allow| !allow.is_empty()) || json.server_tags_filter.is_some() {
-        return Err("expected nothing at `allow` and `server_tags_filter`, which cannot be done");
+        return Err("expected no `allow` and no `server_tags_filter`, which are not supported");
     }
     Ok(SubscribeResponse {
         options: SubscribeOptions {
@@ -246,14 +246,14 @@ pub(super) fn parse_subscribe(json: &str) -> Result<SubscribeResponse, InvalidRe
     })
 }
 
-/// What is published.
+/// Parses the publication to be published.
 pub(super) fn parse_publish(json: &str) -> Result<PublishResponse, InvalidResponse> {
     let json: PublishJson<'_> = parse_json(json.as_bytes(), RESULT)?;
     if json.skip_history == Some(true) || json.delta == Some(true) {
-        return Err("expected no `skip_history` and no `delta`, which cannot be done");
+        return Err("expected no `skip_history` and no `delta`, which are not supported");
     }
     if json.idempotency_key.is_some_and(|key| !key.is_empty()) || json.version.is_some_and(|it| it > 0) {
-        return Err("expected no `idempotency_key` and no `version`, which cannot be done");
+        return Err("expected no `idempotency_key` and no `version`, which are not supported");
     }
     Ok(PublishResponse {
         data: decode_bytes(json.data, json.b64data)?,
@@ -261,15 +261,15 @@ pub(super) fn parse_publish(json: &str) -> Result<PublishResponse, InvalidRespon
     })
 }
 
-/// What a call returns.
+/// Parses the result of an RPC.
 pub(super) fn parse_rpc(json: &str) -> Result<Bytes, InvalidResponse> {
     let json: DataJson<'_> = parse_json(json.as_bytes(), RESULT)?;
     decode_bytes(json.data, json.b64data)
 }
 
-const RESULT: InvalidResponse = "expected other fields in `result`, or of other kinds";
+const RESULT: InvalidResponse = "expected the fields of the method in `result`, with their types";
 
-/// What a close of a WebSocket has room for (RFC 6455 §5.5, behind the code).
+/// The space for a reason in a WebSocket close frame, behind the code (RFC 6455 §5.5).
 const REASON_BYTES: usize = 123;
 
 fn parse_json<'a, T: Deserialize<'a>>(
@@ -277,17 +277,17 @@ fn parse_json<'a, T: Deserialize<'a>>(
     expected: InvalidResponse,
 ) -> Result<T, InvalidResponse> {
     serde_json::from_slice(json).map_err(|why| {
-        // Its own words may have a part of the answer in them.
-        log::debug!("an answer is not what it should be (column {})", why.column());
+        // The error's own text may contain a part of the response.
+        log::debug!("invalid response of the application (column {})", why.column());
         expected
     })
 }
 
 fn decode_bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, InvalidResponse> {
-    decode_field(json, base64).map_err(|_| "expected base64 in fields that begin with `b64`")
+    decode_field(json, base64).map_err(|_| "expected base64 in fields that start with `b64`")
 }
 
-/// 0 is for ever.
+/// Returns when a response's grant expires; 0 is never.
 fn expiry_at(expire_at: Option<f64>) -> Expiry {
     let until = expire_at.filter(|at| *at != 0.0);
     Expiry {

@@ -1,4 +1,4 @@
-//! One client: what it asks for and what comes of it, whatever its transport.
+//! Executes the commands of one client, whatever its transport.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,14 +19,14 @@ use crate::limits;
 use crate::transport::Transport;
 use crate::worker::PushWorker;
 
-/// A client that has a transport.
+/// The commands of a client with a transport.
 pub(crate) struct CommandHandler {
     pub(crate) worker: PushWorker,
     pub(crate) client: Rc<Client>,
 }
 
 impl CommandHandler {
-    /// `unidirectional`: its transport only brings.
+    /// Creates a client.
     pub(crate) fn new(
         worker: &PushWorker,
         format: Format,
@@ -54,7 +54,7 @@ impl CommandHandler {
         }
     }
 
-    /// Takes a message of the transport; of a client that was sent away nothing is taken.
+    /// Executes a message of the transport; a message of a client that was disconnected is dropped.
     pub(crate) fn receive_message(&self, message: Bytes) {
         if !self.client.transport.borrow().is_open() {
             return;
@@ -66,16 +66,16 @@ impl CommandHandler {
         self.execute_all(commands.map(|command| command.map_err(|_| Disconnect::BAD_REQUEST)));
     }
 
-    /// Takes commands, up to the first that is none.
+    /// Executes commands, up to the first invalid one.
     pub(crate) fn execute_all(
         &self,
         commands: impl Iterator<Item = std::result::Result<Command, Disconnect>>,
     ) {
         let mut out = Vec::new();
         for command in commands {
-            if let Err(why) = command.and_then(|command| self.execute(command, &mut out)) {
+            if let Err(disconnect) = command.and_then(|command| self.execute(command, &mut out)) {
                 self.client.flush_replies(&mut out);
-                self.client.disconnect(why);
+                self.client.disconnect(disconnect);
                 break;
             }
         }
@@ -83,8 +83,8 @@ impl CommandHandler {
         self.worker.wake();
     }
 
-    /// The client has taken what was sent before: sends the replies that waited for that, carries out the commands that were held
-    /// behind these, and sends the pushes that wait.
+    /// Continues once the client has received the previous messages: sends the queued replies, executes the commands that were held behind
+    /// these, and sends the queued pushes.
     pub(crate) fn on_drained(&self) {
         if self.client.send_queued_replies() {
             let held = self.client.take_ready_commands();
@@ -97,7 +97,7 @@ impl CommandHandler {
         }
     }
 
-    /// The transport is gone.
+    /// Removes the client of a closed transport.
     pub(crate) fn on_closed(&self) {
         self.client.pending.finish_handshake();
         if let Some(proxy_client) = &self.client.proxy_client {
@@ -109,7 +109,7 @@ impl CommandHandler {
         *self.client.transport.borrow_mut() = Transport::None;
     }
 
-    /// Carries out a command; what can be answered at once is written to `out`.
+    /// Executes a command. A reply that is available at once is written to `out`.
     fn execute(&self, command: Command, out: &mut Vec<u8>) -> std::result::Result<(), Disconnect> {
         let number = command.id;
         if command == Command::default() {
@@ -126,7 +126,7 @@ impl CommandHandler {
             return Err(Disconnect::BAD_REQUEST);
         };
         if command.send.is_some() {
-            // There is no application to hand it to.
+            // There is no application to forward it to.
             return Err(Disconnect::NOT_AVAILABLE);
         }
         if number == 0 {
@@ -136,13 +136,13 @@ impl CommandHandler {
             return self.refresh(id, number, &refresh.token, out);
         }
         if self.worker.is_frozen() && reads_channel_state(&command) {
-            // A successor has the channel now: the client asks again where it connects next.
+            // A successor has the channel now: the client retries where it connects next.
             self.client.disconnect(Disconnect::SHUTDOWN);
             return Ok(());
         }
         match self.dispatch(id, number, &command, out) {
             Ok(()) => {}
-            // The error would overtake the answers to commands about the channel.
+            // The error would overtake the replies to commands about the channel.
             Err(_) if self.client.in_flight.get() > 0 && channel_of(&command).is_some() => {
                 return self.client.hold_command(command);
             }
@@ -151,12 +151,12 @@ impl CommandHandler {
         Ok(())
     }
 
-    /// Returns the command if it can be carried out now; else it is held. Commands of a client about one channel are carried out and
-    /// answered in their order:
+    /// Returns the command if it can be executed now; otherwise it is held. Commands of a client about one channel are executed, and their
+    /// replies sent, in their order:
     ///
     /// ```text
-    /// answered by the channel (subscribe, publish, history, presence) ─▶ one queue to the channel's worker, and one back: in order
-    /// answered here, or asked of the application                      ─▶ once none is in flight; those behind it wait as well
+    /// reply of the channel (subscribe, publish, history, presence) ─▶ one queue to the channel's worker, and one back: in order
+    /// reply made here, or by the application                       ─▶ once none is in flight; those behind it wait as well
     /// ```
     fn admit_in_order(
         &self,
@@ -171,13 +171,15 @@ impl CommandHandler {
         let Some(command) = self.hold_if_in_flight(command, out) else {
             return Ok(None);
         };
-        match self.must_wait(&command) {
-            true => self.client.hold_command(command).map(|()| None),
-            false => Ok(Some(command)),
+        if self.must_wait(&command) {
+            self.client.hold_command(command).map(|()| None)
+        } else {
+            Ok(Some(command))
         }
     }
 
-    /// Whether a command would overtake one before it, or be answered before the client has taken the answers to these.
+    /// Returns whether a command would overtake an earlier one, or its reply would be sent before the client has received the replies to
+    /// these.
     fn must_wait(&self, command: &Command) -> bool {
         let (client, in_flight) = (&self.client, self.client.in_flight.get());
         if client.is_connecting() || client.pending.has_replies() || in_flight >= limits::COMMANDS_IN_FLIGHT {
@@ -201,7 +203,7 @@ impl CommandHandler {
         is_proxied || is_answered_here || client.pending.is_subscribing(channel)
     }
 
-    /// Carries out a command that is answered by a reply.
+    /// Executes a command that has a reply.
     fn dispatch(
         &self,
         id: ConnId,
@@ -249,7 +251,7 @@ impl CommandHandler {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), Fault> {
         self.worker.options().namespace(channel)?;
-        // Who is not subscribed is so afterwards, too. The client knows why, and is not told.
+        // Also without a subscription. The client knows the reason, and is not notified.
         self.worker.unsubscribe_silently(id, channel);
         self.client.remove_grant(&self.worker, id, channel);
         let unsubscribe = Some(UnsubscribeResult {});
@@ -268,8 +270,8 @@ impl CommandHandler {
         let identity = self.client.identity();
         let (options, permissions) = (self.worker.options(), self.client.permissions.borrow());
         let namespace = options.namespace(&publish.channel)?;
-        let is_asked = namespace.publish_proxy;
-        if is_asked {
+        let is_proxied = namespace.publish_proxy;
+        if is_proxied {
             permissions.check_reserved(&publish.channel, identity.user())?;
         } else {
             let access = permissions.channel_access(&options, &publish.channel, identity.user())?;
@@ -283,25 +285,25 @@ impl CommandHandler {
             Format::Protobuf => namespace.data_format.check(&publish.data)?,
         }
         drop(permissions);
-        match is_asked {
-            true => self.proxy_publish(id, number, publish.clone()),
-            false => {
-                let published = (publish.data.clone(), BTreeMap::new());
-                self.publish_with_tags(id, number, &publish.channel, published)
-            }
+        if is_proxied {
+            self.proxy_publish(id, number, publish.clone())
+        } else {
+            let data = publish.data.clone();
+            self.publish_with_tags(id, number, &publish.channel, data, BTreeMap::new())
         }
     }
 
-    /// PublishResponse for a client that may, with these tags. The data is of the channel's format.
+    /// Publishes with tags for a client that is permitted to. The data has the channel's format.
     pub(crate) fn publish_with_tags(
         &self,
         id: ConnId,
         number: u32,
         channel: &str,
-        (data, tags): (Bytes, BTreeMap<String, String>),
+        data: Bytes,
+        tags: BTreeMap<String, String>,
     ) -> std::result::Result<(), Fault> {
         if self.worker.is_frozen() {
-            // It publishes again where it connects next.
+            // The client publishes again where it connects next.
             self.client.disconnect(Disconnect::SHUTDOWN);
             return Ok(());
         }
@@ -333,16 +335,18 @@ impl CommandHandler {
         let (options, permissions) = (self.worker.options(), self.client.permissions.borrow());
         let access = permissions.channel_access(&options, channel, self.client.identity().user())?;
         let (namespace, is_history) = (access.namespace, matches!(query, ChannelQuery::History { .. }));
-        let is_available = match is_history {
-            true => namespace.channel_options.history.is_some(),
-            false => namespace.channel_options.presence,
+        let is_available = if is_history {
+            namespace.channel_options.history.is_some()
+        } else {
+            namespace.channel_options.presence
         };
         if !is_available {
             return Err(Fault::NOT_AVAILABLE);
         }
-        match is_history {
-            true => access.require(namespace.history, |capability| capability.history)?,
-            false => access.require(namespace.presence, |capability| capability.presence)?,
+        if is_history {
+            access.require(namespace.history, |capability| capability.history)?
+        } else {
+            access.require(namespace.presence, |capability| capability.presence)?
         }
         self.worker
             .query_as_client(id, number, channel, namespace.channel_options, query);

@@ -1,7 +1,7 @@
-//! How a client is let in, and stays: who it is, what the server subscribes it to, when its time is over.
+//! Connects clients and renews their connections: identity, subscriptions by the server, expiry.
 //!
 //! ```text
-//! connect ─▶ (token, or the application's word) ─▶ known ─▶ subscriptions of the server's, and those that one who only listens names ─▶ told of all at once
+//! connect ─▶ (token, or response of the application) ─▶ identified ─▶ subscriptions by the server, and those that a unidirectional client requests ─▶ one reply
 //! ```
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use crate::transport::event_id::RESUMED;
 const VERSION: &str = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
 
 impl CommandHandler {
-    /// Carries out the command.
+    /// Executes the command.
     pub(crate) fn connect(
         &self,
         number: u32,
@@ -55,37 +55,36 @@ impl CommandHandler {
                 out,
             ),
         }
-        if let Some(welcome) = self.client.take_connect_reply() {
-            self.client.write_reply(welcome, out);
+        if let Some(reply) = self.client.take_connect_reply() {
+            self.client.write_reply(reply, out);
         }
         Ok(())
     }
 
-    /// Lets in a client whose transport only brings, with the channels that it names. It is told of all at once, or
-    /// disconnected.
+    /// Connects a unidirectional client, with the channels that it requests. It receives one message for all, or is disconnected.
     pub(crate) fn connect_unidirectional(&self, connect: &ConnectRequest) {
         match self.start_connect(0, connect) {
             Ok(()) => {}
             Err(why) => self.reject(0, why),
         }
-        if let Some(welcome) = self.client.take_connect_reply() {
-            self.client.send_reply(welcome);
+        if let Some(reply) = self.client.take_connect_reply() {
+            self.client.send_reply(reply);
         }
         self.worker.wake();
     }
 
-    /// Lets a client in, or asks who it is.
+    /// Accepts a client by its token, or requests its identity from the application.
     fn start_connect(&self, number: u32, request: &ConnectRequest) -> Result<(), Rejection> {
         let lengths = [
             (request.name.len(), ringmain_hub::limits::CLIENT_NAME_BYTES),
             (request.version.len(), ringmain_hub::limits::CLIENT_VERSION_BYTES),
         ];
-        if lengths.iter().any(|(length, most)| length > most) {
+        if lengths.iter().any(|(length, limit)| length > limit) {
             return Err(Rejection::Disconnect(Disconnect::BAD_REQUEST));
         }
         if let Some(proxy_client) = &self.client.proxy_client {
-            let heard = proxy_client.store_headers(&self.worker.options().proxy, request);
-            heard.map_err(Rejection::Disconnect)?;
+            let stored = proxy_client.store_headers(&self.worker.options().proxy, request);
+            stored.map_err(Rejection::Disconnect)?;
         }
         if request.token.is_empty() && self.is_connect_proxied() {
             return Ok(self.proxy_connect(number, request)?);
@@ -94,7 +93,7 @@ impl CommandHandler {
         self.accept_connect(number, request, claims, ClientId::random(self.worker.cx()))
     }
 
-    /// Lets a client in: from here on it is known, and what comes of its channels is waited for.
+    /// Accepts a client: it is identified from now on, and its reply waits for its channels.
     pub(crate) fn accept_connect(
         &self,
         number: u32,
@@ -102,37 +101,41 @@ impl CommandHandler {
         claims: ConnectClaims,
         client: ClientId,
     ) -> Result<(), Rejection> {
-        let source = match request.token.is_empty() {
-            true => GrantSource::Server,
-            false => GrantSource::Token,
+        let source = if request.token.is_empty() {
+            GrantSource::Server
+        } else {
+            GrantSource::Token
         };
         let channels = self.server_subscriptions(claims.channels, source, &claims.user)?;
-        let is_said = |data: &Bytes| data.is_empty() || compact(data).is_ok();
-        let are_said = channels.values().all(|(terms, _)| is_said(&terms.data)) && is_said(&claims.data);
-        if self.client.format == Format::Json && !are_said {
+        let is_json = |data: &Bytes| data.is_empty() || compact(data).is_ok();
+        let are_json = channels
+            .values()
+            .all(|(subscribe_options, _)| is_json(&subscribe_options.data))
+            && is_json(&claims.data);
+        if self.client.format == Format::Json && !are_json {
             return Err(Rejection::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL));
         }
-        let most = self.worker.options().connections_per_user;
-        if !claims.user.is_empty() && !self.worker.try_acquire_user(&claims.user, most) {
+        let limit = self.worker.options().connections_per_user;
+        if !claims.user.is_empty() && !self.worker.try_acquire_user(&claims.user, limit) {
             return Err(Rejection::Disconnect(Disconnect::CONNECTION_LIMIT));
         }
         let (id, mut connect) = self.register_client(Identity::new(client, &claims.user, claims.info));
         connect.data = claims.data;
         (connect.expires, connect.ttl) = self.apply_expiry(id, claims.capabilities, claims.expiry);
-        let named = request
+        let requested = request
             .subs
             .iter()
             .filter(|(channel, subscribe)| !channels.contains_key(*channel) && subscribe.flag != RESUMED);
-        let named: Vec<_> = named.filter(|_| self.client.unidirectional).collect();
+        let requested: Vec<_> = requested.filter(|_| self.client.unidirectional).collect();
         self.client.pending.start_connect(PendingConnect {
             number,
-            open_channels: channels.len() + named.len(),
+            open_channels: channels.len() + requested.len(),
             room_bytes: limits::RECOVERED_WITH_REPLY_BYTES,
             result: connect,
         });
-        let asked = self.subscribe_from_server(id, channels, request).and_then(|()| {
-            named.into_iter().try_for_each(|(channel, subscribe)| {
-                // It could not do anything about a gap but connect again.
+        let subscribed = self.subscribe_from_server(id, channels, request).and_then(|()| {
+            requested.into_iter().try_for_each(|(channel, subscribe)| {
+                // The client could only reconnect after a gap.
                 let subscribe = SubscribeRequest {
                     channel: channel.clone(),
                     flag: 0,
@@ -141,15 +144,16 @@ impl CommandHandler {
                 self.subscribe(id, 0, &subscribe)
             })
         });
-        asked.map_err(|fault| Rejection::Disconnect(disconnect_for(fault)))
+        subscribed.map_err(|fault| Rejection::Disconnect(disconnect_for(fault)))
     }
 
-    /// What a client is given by the token that it shows, or without one.
+    /// Returns the claims of a client's token, or those of a client without one.
     fn verify_token(&self, token: &str) -> Result<ConnectClaims, Rejection> {
         if token.is_empty() {
-            return match self.worker.options().anonymous {
-                true => Ok(ConnectClaims::default()),
-                false => Err(Fault::UNAUTHORIZED.into()),
+            return if self.worker.options().anonymous {
+                Ok(ConnectClaims::default())
+            } else {
+                Err(Fault::UNAUTHORIZED.into())
             };
         }
         let now = self.worker.wall_time();
@@ -160,19 +164,20 @@ impl CommandHandler {
             .verify_connect(token, self.worker.cx())
             .map_err(|unproved| match unproved {
                 VerifyError::Unavailable => Rejection::Fault(Fault::INTERNAL),
-                // One that does not hold yet will: the client tries again, with another one.
+                // A token that is not valid yet will be: the client retries with another one.
                 VerifyError::Invalid(TokenError::Expired | TokenError::NotYetValid) => {
                     Rejection::Fault(Fault::TOKEN_EXPIRED)
                 }
-                VerifyError::Invalid(wrong) => Rejection::Disconnect(reject_token(wrong)),
+                VerifyError::Invalid(error) => Rejection::Disconnect(reject_token(error)),
             })?;
-        match claims.expiry.is_expired(now) {
-            true => Err(Fault::EXPIRED.into()),
-            false => Ok(claims),
+        if claims.expiry.is_expired(now) {
+            Err(Fault::EXPIRED.into())
+        } else {
+            Ok(claims)
         }
     }
 
-    /// What the server subscribes it to: all of it can be, as far as can be known.
+    /// Returns the subscriptions by the server, checked as far as possible before the client is accepted.
     fn server_subscriptions(
         &self,
         channels: BTreeMap<String, SubscribeOptions>,
@@ -180,15 +185,17 @@ impl CommandHandler {
         user: &str,
     ) -> Result<BTreeMap<String, (SubscribeOptions, GrantSource)>, Fault> {
         let options = self.worker.options();
-        let named = channels.into_iter();
-        let mut channels: BTreeMap<_, _> = named.map(|(name, terms)| (name, (terms, source))).collect();
+        let requested = channels.into_iter();
+        let mut channels: BTreeMap<_, _> = requested
+            .map(|(name, subscribe_options)| (name, (subscribe_options, source)))
+            .collect();
         if let Some(own) = options.user_channel_name(user)? {
             let own = channels.entry(own);
             own.or_insert_with(|| (SubscribeOptions::default(), GrantSource::Server));
         }
-        for (channel, (terms, _)) in &channels {
+        for (channel, (subscribe_options, _)) in &channels {
             let namespace = options.namespace(channel)?;
-            terms.overrides.apply_to(namespace)?;
+            subscribe_options.overrides.apply_to(namespace)?;
         }
         Ok(channels)
     }
@@ -212,7 +219,7 @@ impl CommandHandler {
         if let (Transport::Stream(stream), false) =
             (&*self.client.transport.borrow(), self.client.unidirectional)
         {
-            // What it says comes by requests of their own, which say whose they are.
+            // Its commands arrive in requests of their own, which name the session.
             let session = self.worker.create_session(id);
             stream.session.set(Some(session.secret));
             (result.session, result.node) = (session.to_string(), self.worker.node().to_string());
@@ -220,37 +227,38 @@ impl CommandHandler {
         (id, result)
     }
 
-    /// From now on it may this, and for so long. Returns what the client is told of the latter.
+    /// Sets capabilities and expiry of a connection. Returns the expiry for its client.
     fn apply_expiry(&self, id: ConnId, capabilities: Box<[Capability]>, expiry: Expiry) -> (bool, u32) {
-        // Who only listens has no way to show another token, and whom the application is asked about need not.
+        // A unidirectional client cannot send another token, and one that the application renews need not.
         let is_refreshed = self.is_refresh_proxied();
-        let grace = match self.client.unidirectional || is_refreshed {
-            true => Duration::ZERO,
-            false => limits::REFRESH_GRACE,
+        let grace = if self.client.unidirectional || is_refreshed {
+            Duration::ZERO
+        } else {
+            limits::REFRESH_GRACE
         };
         let deadline = expiry.deadline(grace);
         let permissions = &mut *self.client.permissions.borrow_mut();
         permissions.set_capabilities(capabilities);
         let before = permissions.set_deadline(deadline);
         self.worker.set_deadline(id, None, before, deadline);
-        match is_refreshed {
-            true => (false, 0),
-            false => expiry.client_ttl(self.worker.wall_time()),
+        if is_refreshed {
+            (false, 0)
+        } else {
+            expiry.client_ttl(self.worker.wall_time())
         }
     }
 
-    /// Whether a token names a channel that the client is not subscribed to, or does not name one that it was subscribed to by the
-    /// token before.
-    fn channels_changed(&self, id: ConnId, named: &BTreeMap<String, SubscribeOptions>) -> bool {
+    /// Returns whether a token names a channel that the client is not subscribed to, or omits one of the token before.
+    fn channels_changed(&self, id: ConnId, requested: &BTreeMap<String, SubscribeOptions>) -> bool {
         let permissions = self.client.permissions.borrow();
         let is_new = |channel: &String| !self.worker.is_subscribed(id, channel);
-        named.keys().any(is_new)
+        requested.keys().any(is_new)
             || permissions
                 .token_channels()
-                .any(|channel| !named.contains_key(channel))
+                .any(|channel| !requested.contains_key(channel))
     }
 
-    /// Carries out the command: the connection goes on by another token of the same user.
+    /// Executes the command: renews the connection by another token of the same user.
     pub(crate) fn refresh(
         &self,
         id: ConnId,
@@ -271,28 +279,28 @@ impl CommandHandler {
         let claims = match tokens.verify_connect(token, self.worker.cx()) {
             Ok(claims) => claims,
             Err(VerifyError::Unavailable) => {
-                // It goes on until its time is over, and shows the token again before that.
+                // The connection remains open until it expires, and the client sends the token again before that.
                 self.client.write_reply(error_reply(number, Fault::INTERNAL), out);
                 return Ok(());
             }
             Err(VerifyError::Invalid(TokenError::Expired | TokenError::NotYetValid)) => {
                 return Err(Disconnect::EXPIRED);
             }
-            Err(VerifyError::Invalid(wrong)) => return Err(reject_token(wrong)),
+            Err(VerifyError::Invalid(error)) => return Err(reject_token(error)),
         };
         let identity = self.client.identity();
         if claims.user != identity.user() {
-            return Err(reject_token(TokenError::Invalid("the token is of another user")));
+            return Err(reject_token(TokenError::Invalid("the token is for another user")));
         }
         if claims.expiry.is_expired(now) {
             return Err(Disconnect::EXPIRED);
         }
         if self.channels_changed(id, &claims.channels) {
-            // It connects again, and is subscribed to what the token names now.
+            // The client reconnects, and is subscribed to the channels of its token.
             return Err(Disconnect::INSUFFICIENT);
         }
         if claims.info != identity.info() {
-            // For what it publishes, and for channels that it subscribes to from now on.
+            // For its publications, and for channels that it subscribes to from now on.
             self.client.set_identity(identity.with_info(claims.info));
         }
         let (expires, ttl) = self.apply_expiry(id, claims.capabilities, claims.expiry);
@@ -314,8 +322,8 @@ impl CommandHandler {
     }
 }
 
-/// Tells the owner why, which is not for the client.
-fn reject_token(wrong: TokenError) -> Disconnect {
-    log::debug!("push: a connection's token is refused: {wrong:?}");
+/// Logs the reason, which is not for the client.
+fn reject_token(error: TokenError) -> Disconnect {
+    log::debug!("push: token of a connection rejected: {error:?}");
     Disconnect::INVALID_TOKEN
 }

@@ -1,4 +1,4 @@
-//! Who a client is: the number of its connection, and what is known of its user.
+//! The identity of a client: the ID of its connection, and its user.
 
 use std::fmt;
 use std::rc::Rc;
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_hub::protocol::ClientInfo;
 
-/// What a connection is called: a random UUID (RFC 9562, version 4). Kept as a number, since it is seldom said.
+/// The ID of a connection: a random UUID (RFC 9562, version 4), stored as a number since it is seldom written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ClientId {
     high: u64,
     low: u64,
 }
 
-/// Who it is. One that nobody knows, and of whom the application says nothing, holds nothing for that.
+/// The identity of a client. An anonymous one without `info` takes no memory.
 #[derive(Clone, Default)]
 pub(crate) struct Identity {
     pub(crate) client: ClientId,
@@ -35,7 +35,7 @@ impl ClientId {
         }
     }
 
-    /// Whether it is called so.
+    /// Returns whether `name` is this ID.
     pub(crate) fn matches(self, name: &str) -> bool {
         self.to_string() == name
     }
@@ -57,7 +57,7 @@ impl fmt::Display for ClientId {
 }
 
 impl Identity {
-    /// With what others are told of the connection.
+    /// Creates an identity with the `info` of the connection for other clients.
     pub(crate) fn new(client: ClientId, user: &str, info: Bytes) -> Identity {
         let is_known = !user.is_empty() || !info.is_empty();
         let known = is_known.then(|| {
@@ -67,24 +67,24 @@ impl Identity {
         Identity { client, known }
     }
 
-    /// The same, of whom others are told something else.
+    /// Returns the same identity with another `info`.
     pub(crate) fn with_info(&self, info: Bytes) -> Identity {
         Identity::new(self.client, self.user(), info)
     }
 
-    /// Empty: nobody knows who it is.
+    /// Returns the user, empty for an anonymous client.
     pub(crate) fn user(&self) -> &str {
         self.known.as_ref().map_or("", |known| &known.user)
     }
 
-    /// What others are told of the connection.
+    /// Returns the `info` of the connection for other clients.
     pub(crate) fn info(&self) -> Bytes {
         self.known
             .as_ref()
             .map_or_else(Bytes::new, |known| known.info.clone())
     }
 
-    /// As others are told, with what they are told of its subscription.
+    /// Returns the client as seen by others, with the `info` of its subscription.
     pub(crate) fn client_info(&self, chan_info: Bytes) -> ClientInfo {
         ClientInfo {
             user: self.user().to_owned(),

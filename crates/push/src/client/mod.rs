@@ -1,4 +1,4 @@
-//! What others need of a session: to send to its client, and to find what an answer belongs to.
+//! A client: its transport, identity and permissions, and the replies to it.
 
 pub(crate) mod commands;
 mod connect;
@@ -24,7 +24,7 @@ use ringmain_hub::subscribers::{ConnId, Event};
 
 use crate::app_proxy::ProxyClient;
 use crate::client::identity::Identity;
-use crate::client::pending::Pending;
+use crate::client::pending::PendingState;
 use crate::client::permissions::{Grant, GrantSource, Permissions};
 use crate::client::reply_queue::Missed;
 use crate::limits;
@@ -36,31 +36,29 @@ use crate::worker::PushWorker;
 /// See the module.
 pub(crate) struct Client {
     pub(crate) format: Format,
-    /// Its transport only brings: it is sent pushes that stand alone, and no replies.
+    /// Set for a transport that only sends: the client receives pushes that need no other message, and no replies.
     pub(crate) unidirectional: bool,
     pub(crate) transport: RefCell<Transport>,
-    pub(crate) id: Cell<Option<ConnId>>,
-    /// It was told that it is connected.
-    pub(crate) has_connected: Cell<bool>,
-    /// Who it is.
+    id: Cell<Option<ConnId>>,
+    /// Set once the reply to `connect` was sent.
+    has_connected: Cell<bool>,
     identity: Cell<Identity>,
-    /// What it may, and for how long.
     pub(crate) permissions: RefCell<Permissions>,
-    pub(crate) pending: Pending,
-    /// Commands that wait for their answer.
-    pub(crate) in_flight: Cell<u32>,
-    /// A ping was not answered yet.
-    pub(crate) awaits_pong: Cell<bool>,
-    /// The kernel takes [little](limits::KERNEL_UNSENT) for it: since_offset the first push on.
+    pub(crate) pending: PendingState,
+    /// The number of commands without a reply.
+    in_flight: Cell<u32>,
+    /// Set while a ping has no pong.
+    awaits_pong: Cell<bool>,
+    /// Set once the kernel's buffer is [limited](limits::KERNEL_UNSENT), by the first push.
     has_kernel_limit: Cell<bool>,
-    pub(crate) metrics: Arc<WorkerMetrics>,
-    /// By which the application is asked; `None`: there is none.
+    metrics: Arc<WorkerMetrics>,
+    /// The requests to the application. `None`: there is no application.
     pub(crate) proxy_client: Option<Box<ProxyClient>>,
 }
 
 const _: () = assert!(
     size_of::<Client>() <= 120,
-    "an idle client is this, beside what web and the hub keep of it"
+    "an idle client takes this, besides its state in web and in the hub"
 );
 
 pub(crate) struct PendingSubscribe {
@@ -68,46 +66,46 @@ pub(crate) struct PendingSubscribe {
     pub(crate) number: u32,
     pub(crate) kind: SubscribeReply,
     pub(crate) is_recovering: bool,
-    /// Whether it asks for that where it may.
+    /// The channel can satisfy the request to recover.
     pub(crate) may_recover: bool,
-    /// The offset that it is_recovering since_offset.
+    /// The offset that the client recovers from.
     pub(crate) since_offset: u64,
     pub(crate) is_recoverable: bool,
     pub(crate) is_positioned: bool,
-    /// It would rather not be subscribed than with a gap.
+    /// The client rejects a subscription with a gap.
     pub(crate) rejects_unrecovered: bool,
-    /// The application's.
+    /// Data of the application.
     pub(crate) data: Bytes,
     pub(crate) expiry: Expiry,
 }
 
-/// How a client is told that it is subscribed.
+/// The message that confirms a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SubscribeReply {
-    /// By the answer to its command.
+    /// The reply to the client's `subscribe`.
     Command,
-    /// With the connection.
+    /// The reply to `connect`.
     Connect,
-    /// By a push: the server has done it meanwhile.
+    /// A push, for a subscription by the server.
     Push,
 }
 
 pub(crate) struct PendingConnect {
-    /// The command's number; 0 where there was none.
+    /// The number of the command; 0 without one.
     pub(crate) number: u32,
-    /// Channels that have not answered yet.
+    /// The channels without a result.
     pub(crate) open_channels: usize,
-    /// Bytes of recovered publications that have room in the reply yet ([`limits::RECOVERED_WITH_REPLY_BYTES`]).
+    /// Bytes of recovered publications that still fit into the reply ([`limits::RECOVERED_WITH_REPLY_BYTES`]).
     pub(crate) room_bytes: usize,
     pub(crate) result: ConnectResult,
 }
 
 impl PendingSubscribe {
-    /// The result of a subscription; `first` is the offset of the first publication that it is_recovering.
+    /// Returns the result of a subscription. `first` is the offset of the first publication that is recovered.
     pub(crate) fn subscribe_result(
         &self,
         now: Duration,
-        place: Option<StreamPosition>,
+        position: Option<StreamPosition>,
         first: Option<u64>,
         missed: Option<Missed>,
     ) -> SubscribeResult {
@@ -122,14 +120,13 @@ impl PendingSubscribe {
             recovered: self.is_recovering && missed.is_some(),
             ..SubscribeResult::default()
         };
-        if let (Some(place), true) = (
-            place,
-            self.is_recoverable || self.is_positioned || self.may_recover,
-        ) {
-            (result.offset, result.epoch) = (place.offset, place.epoch.to_string());
+        if let Some(position) = position
+            && (self.is_recoverable || self.is_positioned || self.may_recover)
+        {
+            (result.offset, result.epoch) = (position.offset, position.epoch.to_string());
         }
-        if let (true, Some(first)) = (result.recovered, first) {
-            // The client is where it was until it has processed the publications, of which some may follow the reply.
+        if let Some(first) = first.filter(|_| result.recovered) {
+            // The client's position does not change until it has processed the publications, some of which may follow the reply.
             result.offset = self.since_offset.min(first - 1);
         }
         let missed = missed.unwrap_or_default().into_iter();
@@ -156,7 +153,7 @@ impl Client {
             has_connected: Cell::new(false),
             identity: Cell::default(),
             permissions: RefCell::default(),
-            pending: Pending::default(),
+            pending: PendingState::default(),
             in_flight: Cell::default(),
             awaits_pong: Cell::new(false),
             has_kernel_limit: Cell::new(false),
@@ -173,7 +170,11 @@ impl Client {
         self.id.set(Some(id));
     }
 
-    /// Who it is.
+    /// Returns whether the reply to `connect` was sent.
+    pub(crate) fn has_connected(&self) -> bool {
+        self.has_connected.get()
+    }
+
     pub(crate) fn identity(&self) -> Identity {
         let identity = self.identity.take();
         self.identity.set(identity.clone());
@@ -184,12 +185,12 @@ impl Client {
         self.identity.set(identity);
     }
 
-    /// Whether pushes have to wait: the client is slow, or has not been told yet that it is connected.
+    /// Returns whether pushes have to wait: the client is slow, or has not received the reply to `connect`.
     pub(crate) fn is_congested(&self) -> bool {
         self.is_connecting() || self.pending.has_replies() || self.transport.borrow().is_full()
     }
 
-    /// Whether it is about to be let in and was not told so yet.
+    /// Returns whether the reply to `connect` is pending.
     pub(crate) fn is_connecting(&self) -> bool {
         let is_asked_for = self
             .proxy_client
@@ -198,33 +199,38 @@ impl Client {
         is_asked_for || self.pending.is_connecting()
     }
 
-    /// Holds a command until those before it are answered.
+    /// Holds a command until the replies to those before it are sent.
+    ///
+    /// # Errors
+    /// [`Disconnect::TOO_MANY_REQUESTS`] at a limit of held commands.
     pub(crate) fn hold_command(&self, command: Command) -> Result<(), Disconnect> {
-        match self.pending.hold_command(command) {
-            true => Ok(()),
-            false => Err(Disconnect::TOO_MANY_REQUESTS),
+        if self.pending.hold_command(command) {
+            Ok(())
+        } else {
+            Err(Disconnect::TOO_MANY_REQUESTS)
         }
     }
 
-    /// The commands that were held, once they can be carried out.
+    /// Returns the held commands once they can be executed.
     pub(crate) fn take_ready_commands(&self) -> Vec<Command> {
-        match self.is_connecting() || self.in_flight.get() > 0 || self.pending.has_replies() {
-            true => Vec::new(),
-            false => self.pending.take_held(),
+        if self.is_connecting() || self.in_flight.get() > 0 || self.pending.has_replies() {
+            Vec::new()
+        } else {
+            self.pending.take_held()
         }
     }
 
-    /// Sends what is a whole message of its format.
+    /// Sends a complete message of its format.
     pub(crate) fn send_message(&self, message: &[u8]) {
         if !message.is_empty() && !self.transport.borrow().send(self.format, message) {
             self.disconnect(Disconnect::SLOW);
         }
     }
 
-    /// Sends a push as the hub has written it.
+    /// Sends a push as encoded by the hub.
     pub(crate) fn send_push(&self, written: Bytes) {
         if !self.has_kernel_limit.replace(true) {
-            // What waits for one that is slow is to wait where newer values take its place, and a ping is not to wait behind it.
+            // Pushes for a slow client have to wait where newer values replace them, and a ping must not wait behind them.
             self.transport.borrow().limit_kernel_buffer(limits::KERNEL_UNSENT);
         }
         if !self.transport.borrow().send_frame(written) {
@@ -232,8 +238,7 @@ impl Client {
         }
     }
 
-    /// Appends a reply, or the error that is written in its place: for what the client's format cannot carry, and for an answer that
-    /// is larger than may be.
+    /// Appends a reply, or an error in its place: if the client's format cannot carry it, or if it is too large.
     pub(crate) fn write_reply(&self, reply: Reply, out: &mut Vec<u8>) {
         let before = out.len();
         let is_answer = reply.history.is_some() || reply.presence.is_some();
@@ -261,12 +266,12 @@ impl Client {
         }
     }
 
-    /// A command waits for its answer.
+    /// Counts a command whose reply follows.
     pub(crate) fn count_in_flight(&self) {
         self.in_flight.set(self.in_flight.get() + 1);
     }
 
-    /// What has come of what it asked for, or what else has happened to it.
+    /// Replies to a command by the hub's result, or reports a change to the client.
     pub(crate) fn handle_event(&self, worker: &PushWorker, event: Event) {
         if !matches!(event, Event::Unsubscribed { .. } | Event::Disconnected { .. }) {
             self.in_flight.set(self.in_flight.get().saturating_sub(1));
@@ -277,15 +282,15 @@ impl Client {
                 channel,
                 position,
                 missed,
-            } => self.on_subscribed(worker, conn, &channel, (position, missed)),
+            } => self.on_subscribed(worker, conn, &channel, position, missed),
             Event::Rejected { conn, channel, fault } => {
-                let Some(asked) = self.pending.take_subscribe(&channel) else {
+                let Some(subscribe) = self.pending.take_subscribe(&channel) else {
                     return;
                 };
                 self.remove_grant(worker, conn, &channel);
-                match asked.kind {
+                match subscribe.kind {
                     SubscribeReply::Connect => self.reject_connect(fault),
-                    SubscribeReply::Command => self.send_reply(error_reply(asked.number, fault)),
+                    SubscribeReply::Command => self.send_reply(error_reply(subscribe.number, fault)),
                     SubscribeReply::Push => {}
                 }
             }
@@ -318,7 +323,7 @@ impl Client {
         let is_servers =
             self.unidirectional || grant.is_some_and(|grant| grant.source != GrantSource::Client);
         if is_servers && why.code >= Unsubscribed::INSUFFICIENT.code {
-            // Who cannot subscribe again connects again.
+            // A client that cannot subscribe again reconnects.
             return self.disconnect(match why {
                 Unsubscribed::EXPIRED => Disconnect::SUBSCRIPTION_EXPIRED,
                 _ => Disconnect::INSUFFICIENT,
@@ -338,7 +343,8 @@ impl Client {
         });
     }
 
-    /// Mesh a client that cannot be subscribed to a channel of its `connect`. One that may retry is sent that as the reply.
+    /// Disconnects a client that cannot be subscribed to a channel of its `connect`. For a temporary fault it receives an error reply
+    /// first.
     fn reject_connect(&self, fault: Fault) {
         let number = self.pending.with_connect(|connect| connect.number);
         if let Some(number) = number.filter(|number| *number > 0 && fault.temporary) {
@@ -347,25 +353,25 @@ impl Client {
         self.disconnect(disconnect_for(fault));
     }
 
-    /// What a subscription was granted goes with it.
+    /// Removes the grant of a subscription that has ended, and its deadline.
     pub(crate) fn remove_grant(&self, worker: &PushWorker, id: ConnId, channel: &str) -> Option<Grant> {
         let grant = self.permissions.borrow_mut().remove_grant(channel)?;
         worker.set_deadline(id, Some(&grant.channel), grant.deadline, None);
         Some(grant)
     }
 
-    /// One more of the channels has answered that it has since_offset the beginning.
+    /// Counts a channel whose result has arrived, and sends the reply to `connect` after the last one.
     pub(crate) fn on_channel_joined(&self, worker: &PushWorker, id: ConnId) {
         self.pending.with_connect(|connect| connect.open_channels -= 1);
-        if let Some(welcome) = self.take_connect_reply() {
-            self.send_reply(welcome);
+        if let Some(reply) = self.take_connect_reply() {
+            self.send_reply(reply);
             self.pending.queue_after_connect();
             self.send_queued_replies();
             worker.flush_client(id, self);
         }
     }
 
-    /// What tells a client that it is connected, once all of that is there: other replies and pushes may follow.
+    /// Returns the reply to `connect` once it is complete: other replies and pushes may follow.
     pub(crate) fn take_connect_reply(&self) -> Option<Reply> {
         let connect = self.pending.take_connect()?;
         self.has_connected.set(true);
@@ -373,24 +379,23 @@ impl Client {
             id: connect.number,
             ..Reply::default()
         };
-        match self.unidirectional {
-            true => {
-                reply.push = Some(Push {
-                    connect: Some(connect.result.into()),
-                    ..Push::default()
-                });
-            }
-            false => reply.connect = Some(connect.result),
+        if self.unidirectional {
+            reply.push = Some(Push {
+                connect: Some(connect.result.into()),
+                ..Push::default()
+            });
+        } else {
+            reply.connect = Some(connect.result)
         }
         Some(reply)
     }
 
-    /// Mesh the connection: by a close with the code where there is one, else by a last push.
+    /// Disconnects the client: by a WebSocket close with the code, otherwise by a last push.
     pub(crate) fn disconnect(&self, why: Disconnect) {
         self.disconnect_with_reason(why, why.reason);
     }
 
-    /// The same in other words.
+    /// Disconnects the client for a reason in other words.
     pub(crate) fn disconnect_with_reason(&self, why: Disconnect, reason: &str) {
         let disconnect = DisconnectPush {
             reason: reason.to_owned(),
@@ -422,17 +427,18 @@ impl Client {
 
     pub(crate) fn send_ping(&self) {
         if !self.is_connecting() {
-            // Who only listens has no way to answer.
+            // A unidirectional client cannot send a pong.
             self.awaits_pong.set(!self.unidirectional);
             let mut out = Vec::new();
             self.write_reply(Reply::default(), &mut out);
-            // It does not wait behind replies, which may take longer than the client may.
+            // A ping does not wait behind replies, which a client may take longer to receive than to send a pong.
             self.send_message(&out);
         }
     }
 
     pub(crate) fn check_pong(&self) {
-        // Behind what it is too slow for the ping may not have reached it. Who takes nothing at all is ended by web's `rate_bytes`.
+        // The ping may not have reached a client that is too slow for the messages queued before it. One that receives nothing is closed by
+        // web's `rate_bytes`.
         if self.awaits_pong.get() && self.transport.borrow().unsent_bytes() == 0 {
             self.disconnect(Disconnect::NO_PONG);
         }
@@ -445,7 +451,7 @@ impl Client {
     }
 }
 
-/// How a client is told of a fault that has no command to answer.
+/// Returns the disconnect for a fault that has no command to reply to.
 pub(crate) fn disconnect_for(fault: Fault) -> Disconnect {
     match fault {
         Fault::UNAUTHORIZED => Disconnect::INVALID_TOKEN,

@@ -1,4 +1,4 @@
-//! What waits on a session's behalf (commands, replies, subscriptions): most of the time nothing, which then takes no memory.
+//! Commands, replies and subscriptions of a client that are pending: most of the time none, which then takes no memory.
 
 use std::cell::RefCell;
 
@@ -11,30 +11,30 @@ use crate::worker::connect_limiter::Handshake;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Pending(RefCell<Option<Box<PendingState>>>);
+pub(crate) struct PendingState(RefCell<Option<Box<PendingItems>>>);
 
 #[derive(Default)]
-struct PendingState {
-    /// It is about to say who it is.
+struct PendingItems {
+    /// Present until the client is identified.
     handshake: Option<Handshake>,
-    /// What it is told first, once the last of the channels has answered that it has from the beginning.
+    /// The reply to `connect`, until the last channel has a result.
     connect: Option<PendingConnect>,
-    /// Commands that are carried out later, in their order: once the client is connected, has taken its replies, or once the
-    /// commands before them are answered.
+    /// Commands to be executed later, in their order: once the client is connected, has received its replies, or once the replies to
+    /// earlier commands are sent.
     held: Vec<Command>,
-    /// Of `held`, encoded.
+    /// The encoded size of `held`.
     held_bytes: usize,
-    /// Replies and recovered publications that the client has not been sent yet.
+    /// Replies and recovered publications that were not sent yet.
     replies: ReplyQueue,
     /// Recovered publications that follow the reply to `connect`.
     after_connect: ReplyQueue,
-    /// Subscriptions that wait for their answer, with their commands' numbers and whether they recover.
+    /// Subscriptions without a result.
     subscribes: Vec<PendingSubscribe>,
 }
 
-impl PendingState {
+impl PendingItems {
     fn is_empty(&self) -> bool {
-        let PendingState {
+        let PendingItems {
             handshake,
             connect,
             held,
@@ -52,44 +52,44 @@ impl PendingState {
     }
 }
 
-impl Pending {
-    fn update_or_create<T>(&self, change: impl FnOnce(&mut PendingState) -> T) -> T {
+impl PendingState {
+    fn update_or_create<T>(&self, change: impl FnOnce(&mut PendingItems) -> T) -> T {
         change(self.0.borrow_mut().get_or_insert_default())
     }
 
-    /// Changes what is there; whoever waits for nothing holds nothing.
-    fn update<T>(&self, change: impl FnOnce(&mut PendingState) -> T) -> Option<T> {
+    /// Changes the state, and frees it once nothing is pending.
+    fn update<T>(&self, change: impl FnOnce(&mut PendingItems) -> T) -> Option<T> {
         let mut state = self.0.borrow_mut();
         let changed = change(state.as_mut()?);
-        state.take_if(|inner| inner.is_empty());
+        state.take_if(|state| state.is_empty());
         Some(changed)
     }
 
     pub(crate) fn start_handshake(&self, handshake: Handshake) {
-        self.update_or_create(|inner| inner.handshake = Some(handshake));
+        self.update_or_create(|state| state.handshake = Some(handshake));
     }
 
-    /// It has said who it is, or does not any more.
+    /// Ends the count of the handshake: the client is identified, or has left.
     pub(crate) fn finish_handshake(&self) {
-        drop(self.update(|inner| inner.handshake.take()));
+        drop(self.update(|state| state.handshake.take()));
     }
 
     pub(crate) fn start_connect(&self, connect: PendingConnect) {
-        self.update_or_create(|inner| inner.connect = Some(connect));
+        self.update_or_create(|state| state.connect = Some(connect));
     }
 
     pub(crate) fn is_connecting(&self) -> bool {
         let state = self.0.borrow();
-        state.as_ref().is_some_and(|inner| inner.connect.is_some())
+        state.as_ref().is_some_and(|state| state.connect.is_some())
     }
 
-    /// Changes what it is told first; `None`: it was told that.
+    /// Changes the reply to `connect`. `None`: it was sent.
     pub(crate) fn with_connect<T>(&self, change: impl FnOnce(&mut PendingConnect) -> T) -> Option<T> {
-        self.update(|inner| inner.connect.as_mut().map(change))?
+        self.update(|state| state.connect.as_mut().map(change))?
     }
 
-    /// Adds a subscription to the reply to `connect`, and behind that reply the publications that had no room in it. Returns the
-    /// result if that reply was sent already.
+    /// Adds a subscription to the reply to `connect`, and queues the publications that do not fit into it. Returns the result if that reply
+    /// was sent already.
     pub(crate) fn add_subscription(
         &self,
         channel: &str,
@@ -97,12 +97,12 @@ impl Pending {
         rest: &mut ReplyQueue,
     ) -> Option<SubscribeResult> {
         let mut result = Some(result);
-        self.update(|inner| {
-            if let Some(connect) = &mut inner.connect
+        self.update(|state| {
+            if let Some(connect) = &mut state.connect
                 && let Some(result) = result.take()
             {
                 connect.result.subs.insert(channel.to_owned(), result);
-                inner.after_connect.append(rest);
+                state.after_connect.append(rest);
             }
         });
         result
@@ -110,69 +110,69 @@ impl Pending {
 
     /// Removes a subscription from the reply to `connect`. Returns whether that reply was not sent yet.
     pub(crate) fn remove_subscription(&self, channel: &str) -> bool {
-        let unjoined = self.update(|inner| {
-            let connect = inner.connect.as_mut()?;
+        let removed = self.update(|state| {
+            let connect = state.connect.as_mut()?;
             connect.result.subs.remove(channel);
-            inner.after_connect.remove(channel);
+            state.after_connect.remove(channel);
             Some(())
         });
-        unjoined.flatten().is_some()
+        removed.flatten().is_some()
     }
 
-    /// The reply to `connect` was sent: the publications behind it are next.
+    /// Queues the publications that follow the reply to `connect`, which was sent.
     pub(crate) fn queue_after_connect(&self) {
-        self.update(|inner| {
-            let mut rest = std::mem::take(&mut inner.after_connect);
-            inner.replies.append(&mut rest);
+        self.update(|state| {
+            let mut rest = std::mem::take(&mut state.after_connect);
+            state.replies.append(&mut rest);
         });
     }
 
     /// Queues a reply behind the others.
     pub(crate) fn push_reply(&self, queued: Queued) {
-        self.update_or_create(|inner| inner.replies.push(queued));
+        self.update_or_create(|state| state.replies.push(queued));
     }
 
-    /// Queues several.
     pub(crate) fn append_replies(&self, rest: &mut ReplyQueue) {
         if !rest.is_empty() {
-            self.update_or_create(|inner| inner.replies.append(rest));
+            self.update_or_create(|state| state.replies.append(rest));
         }
     }
 
-    /// Takes the next reply.
+    /// Returns the next reply.
     pub(crate) fn pop_reply(&self) -> Option<Queued> {
-        self.update(|inner| inner.replies.pop())?
+        self.update(|state| state.replies.pop())?
     }
 
     pub(crate) fn has_replies(&self) -> bool {
         self.0
             .borrow()
             .as_ref()
-            .is_some_and(|inner| !inner.replies.is_empty())
+            .is_some_and(|state| !state.replies.is_empty())
     }
 
-    /// Bytes of all that waits to be sent, as [`Queued::weight`] counts.
+    /// Returns the bytes of the replies and publications, as counted by [`Queued::weight`].
     pub(crate) fn queued_bytes(&self) -> usize {
         let state = self.0.borrow();
         state
             .as_ref()
-            .map_or(0, |inner| inner.replies.bytes() + inner.after_connect.bytes())
+            .map_or(0, |state| state.replies.bytes() + state.after_connect.bytes())
     }
 
-    /// What it is told first, once nothing is waited for.
+    /// Returns the reply to `connect` once every channel has a result.
     pub(crate) fn take_connect(&self) -> Option<PendingConnect> {
-        self.update(|inner| inner.connect.take_if(|connect| connect.open_channels == 0))?
+        self.update(|state| state.connect.take_if(|connect| connect.open_channels == 0))?
     }
 
-    /// Holds a command. `false`: there is no room for it ([`limits::COMMANDS_HELD`], [`limits::HELD_BYTES`]). One alone has room.
+    /// Holds a command. Returns `false` at the limits [`limits::COMMANDS_HELD`] and [`limits::HELD_BYTES`]. A single command may exceed the
+    /// latter.
     pub(crate) fn hold_command(&self, command: Command) -> bool {
-        self.update_or_create(|inner| {
-            let bytes = inner.held_bytes + encoded_bytes(&command);
-            let has_room = inner.held.is_empty()
-                || (inner.held.len() < limits::COMMANDS_HELD && bytes <= limits::HELD_BYTES);
+        self.update_or_create(|state| {
+            let bytes = state.held_bytes + encoded_bytes(&command);
+            let has_room = state.held.is_empty()
+                || (state.held.len() < limits::COMMANDS_HELD && bytes <= limits::HELD_BYTES);
             if has_room {
-                inner.held.push(command);
-                inner.held_bytes = bytes;
+                state.held.push(command);
+                state.held_bytes = bytes;
             }
             has_room
         })
@@ -182,44 +182,43 @@ impl Pending {
         self.0
             .borrow()
             .as_ref()
-            .is_some_and(|inner| !inner.held.is_empty())
+            .is_some_and(|state| !state.held.is_empty())
     }
 
-    /// Whether a command is held for which this is true.
     pub(crate) fn holds_any(&self, is_one: impl FnMut(&Command) -> bool) -> bool {
         self.0
             .borrow()
             .as_ref()
-            .is_some_and(|inner| inner.held.iter().any(is_one))
+            .is_some_and(|state| state.held.iter().any(is_one))
     }
 
     pub(crate) fn take_held(&self) -> Vec<Command> {
-        let held = self.update(|inner| {
-            inner.held_bytes = 0;
-            std::mem::take(&mut inner.held)
+        let held = self.update(|state| {
+            state.held_bytes = 0;
+            std::mem::take(&mut state.held)
         });
         held.unwrap_or_default()
     }
 
-    /// Whether a subscription to a channel waits for its answer.
+    /// Returns whether a subscription to a channel has no result yet.
     pub(crate) fn is_subscribing(&self, channel: &str) -> bool {
         let state = self.0.borrow();
-        let mut subscribes = state.iter().flat_map(|inner| &inner.subscribes);
-        subscribes.any(|subscribes| &*subscribes.channel == channel)
+        let mut subscribes = state.iter().flat_map(|state| &state.subscribes);
+        subscribes.any(|subscribe| &*subscribe.channel == channel)
     }
 
-    pub(crate) fn add_subscribe(&self, subscribes: PendingSubscribe) {
-        self.update_or_create(|inner| inner.subscribes.push(subscribes));
+    pub(crate) fn add_subscribe(&self, subscribe: PendingSubscribe) {
+        self.update_or_create(|state| state.subscribes.push(subscribe));
     }
 
-    /// What was subscribes for a channel, now that its answer is there.
+    /// Returns the subscription to a channel whose result has arrived.
     pub(crate) fn take_subscribe(&self, channel: &str) -> Option<PendingSubscribe> {
-        self.update(|inner| {
-            let at = inner
+        self.update(|state| {
+            let at = state
                 .subscribes
                 .iter()
-                .position(|subscribes| &*subscribes.channel == channel)?;
-            Some(inner.subscribes.remove(at))
+                .position(|subscribe| &*subscribe.channel == channel)?;
+            Some(state.subscribes.remove(at))
         })?
     }
 }
@@ -228,7 +227,7 @@ impl Pending {
 mod tests {
     use ringmain_hub::protocol::{Command, RpcRequest};
 
-    use super::Pending;
+    use super::PendingState;
     use crate::limits::{COMMANDS_HELD, HELD_BYTES};
 
     fn rpc(bytes: usize) -> Command {
@@ -245,8 +244,8 @@ mod tests {
     #[test]
     fn held_commands_are_bounded_by_number_and_by_bytes() {
         for (bytes, held) in [(1, COMMANDS_HELD), (HELD_BYTES / 4, 3), (2 * HELD_BYTES, 1)] {
-            let pending = Pending::default();
-            // Again, when those before are carried out.
+            let pending = PendingState::default();
+            // Again, once the held commands are executed.
             for _ in 0..2 {
                 let mut count = 0;
                 while pending.hold_command(rpc(bytes)) {

@@ -1,5 +1,4 @@
-//! What one client may do with which channels: what its namespace lets everybody do, what its token adds, what it was granted.
-//! Pure.
+//! The permissions of one client in channels: of its namespace for all clients, of its token, and of its grants. Pure.
 
 use std::sync::Arc;
 
@@ -9,50 +8,50 @@ use ringmain_hub::protocol::Fault;
 use crate::options::{Namespace, Options};
 use crate::tokens::claims::Capability;
 
-/// Of a connection. One that has shown no token has none, and holds nothing for them.
+/// The permissions of a connection. One without a token or grants takes no memory.
 #[derive(Default)]
 pub(crate) struct Permissions(Option<Box<GrantedPermissions>>);
 
 #[derive(Default)]
 struct GrantedPermissions {
     capabilities: Box<[Capability]>,
-    /// When the connection deadline, in seconds since 1970.
+    /// The deadline of the connection, in seconds since 1970.
     deadline: Option<u64>,
-    /// Subscriptions that were not everybody's to have: as many as there may be subscriptions.
+    /// Subscriptions that not every client may have: at most as many as the limit of subscriptions.
     grants: Vec<Grant>,
 }
 
-/// A subscription by a token of its own, or of the server's.
+/// A subscription by a token of its own, or by the server.
 pub(crate) struct Grant {
     pub(crate) channel: Arc<str>,
-    /// What others in the channel are told of it.
+    /// The `info` of the subscription for other clients.
     pub(crate) info: Bytes,
-    /// When it deadline, in seconds since 1970.
+    /// The deadline, in seconds since 1970.
     pub(crate) deadline: Option<u64>,
     pub(crate) source: GrantSource,
 }
 
-/// Where a subscription is from. One that is not the client's own the client cannot renew.
+/// The origin of a subscription. A client can renew only its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrantSource {
     /// The client's `subscribe`.
     Client,
-    /// The token of its connection.
+    /// The token of the connection.
     Token,
-    /// The server: the user's own channel, the application's answer to `connect`, an API call.
+    /// The server: the user's own channel, the application's response to `connect`, an API call.
     Server,
 }
 
-/// A channel that a client has something to do with.
+/// The permissions of a client in a channel.
 pub(crate) struct ChannelAccess<'a> {
     pub(crate) namespace: &'a Namespace,
-    /// Whether it may what everybody may.
+    /// The client has the permissions that every client has.
     is_open: bool,
     capability: Option<&'a Capability>,
 }
 
 impl Permissions {
-    /// Takes something, or changes it; `None`: there is nothing.
+    /// Changes the permissions, and frees them once they are empty. `None`: there are none.
     fn update<T>(&mut self, change: impl FnOnce(&mut GrantedPermissions) -> T) -> Option<T> {
         let granted = self.0.as_mut()?;
         let changed = change(granted);
@@ -73,7 +72,7 @@ impl Permissions {
         self.update(|granted| granted.capabilities = capabilities);
     }
 
-    /// When the connection deadline, in seconds since 1970; when it ended by what held before.
+    /// Sets when the connection expires, in seconds since 1970. Returns the previous deadline.
     pub(crate) fn set_deadline(&mut self, deadline: Option<u64>) -> Option<u64> {
         if deadline.is_some() {
             self.0.get_or_insert_default();
@@ -81,10 +80,10 @@ impl Permissions {
         self.update(|granted| std::mem::replace(&mut granted.deadline, deadline))?
     }
 
-    /// Whether a user has anything to do with a channel.
+    /// Returns the permissions of a user in a channel.
     ///
     /// # Errors
-    /// As [`Options::namespace`]; [`Fault::PERMISSION_DENIED`] for a channel that is for others, or that wants a token.
+    /// As [`Options::namespace`]; [`Fault::PERMISSION_DENIED`] for a channel that is reserved for others, or that requires a token.
     pub(crate) fn channel_access<'a>(
         &'a self,
         options: &'a Options,
@@ -105,29 +104,31 @@ impl Permissions {
             namespace.subscribe_access.allows_user(user),
             self.capability(channel),
         );
-        match is_open || capability.is_some() {
-            true => Ok(ChannelAccess {
+        if is_open || capability.is_some() {
+            Ok(ChannelAccess {
                 namespace,
                 is_open,
                 capability,
-            }),
-            false => Err(Fault::PERMISSION_DENIED),
+            })
+        } else {
+            Err(Fault::PERMISSION_DENIED)
         }
     }
 
-    /// Whether somebody else may be asked whether a user may do something in a channel.
+    /// Checks that a channel is not reserved for others, and does not require a token.
     ///
     /// # Errors
-    /// [`Fault::PERMISSION_DENIED`]: the channel is for others, or wants a token.
+    /// [`Fault::PERMISSION_DENIED`].
     pub(crate) fn check_reserved(&self, channel: &str, user: &str) -> Result<(), Fault> {
         let is_open = !channel.starts_with('$') && is_channel_user(channel, user);
-        match is_open || self.find_grant(channel).is_some() {
-            true => Ok(()),
-            false => Err(Fault::PERMISSION_DENIED),
+        if is_open || self.find_grant(channel).is_some() {
+            Ok(())
+        } else {
+            Err(Fault::PERMISSION_DENIED)
         }
     }
 
-    /// The first that is for the channel is the one that counts.
+    /// Returns the first capability for the channel, which takes precedence.
     pub(crate) fn capability(&self, channel: &str) -> Option<&Capability> {
         self.0
             .as_ref()?
@@ -136,7 +137,7 @@ impl Permissions {
             .find(|capability| capability.matches_channel(channel))
     }
 
-    /// What others in a channel are told of its subscription there.
+    /// Returns the `info` of the subscription for other clients.
     pub(crate) fn channel_info(&self, channel: &str) -> Bytes {
         self.find_grant(channel)
             .map_or_else(Bytes::new, |grant| grant.info.clone())
@@ -155,14 +156,14 @@ impl Permissions {
         self.0.get_or_insert_default().grants.push(grant);
     }
 
-    /// The subscriptions that are by the token of the connection.
+    /// Returns the channels of the connection's token.
     pub(crate) fn token_channels(&self) -> impl Iterator<Item = &str> {
         let grants = self.grants().iter();
         let by_token = grants.filter(|grant| grant.source == GrantSource::Token);
         by_token.map(|grant| &*grant.channel)
     }
 
-    /// The subscription is over.
+    /// Removes the grant of a subscription that has ended.
     pub(crate) fn remove_grant(&mut self, channel: &str) -> Option<Grant> {
         let at = self
             .grants()
@@ -171,7 +172,7 @@ impl Permissions {
         self.update(|granted| granted.grants.swap_remove(at))
     }
 
-    /// The connection is over: what there was of it.
+    /// Removes the grants of a connection that has closed.
     pub(crate) fn take_grants(&mut self) -> Vec<Grant> {
         self.update(|granted| std::mem::take(&mut granted.grants))
             .unwrap_or_default()
@@ -179,7 +180,7 @@ impl Permissions {
 }
 
 impl ChannelAccess<'_> {
-    /// Whether it may do something that everybody may or not, or by a capability.
+    /// Checks a permission that the namespace gives to all clients or not, or a capability.
     ///
     /// # Errors
     /// [`Fault::PERMISSION_DENIED`].
@@ -188,18 +189,18 @@ impl ChannelAccess<'_> {
         by_namespace: bool,
         by_capability: impl Fn(&Capability) -> bool,
     ) -> Result<(), Fault> {
-        match (self.is_open && by_namespace) || self.capability.is_some_and(by_capability) {
-            true => Ok(()),
-            false => Err(Fault::PERMISSION_DENIED),
+        if (self.is_open && by_namespace) || self.capability.is_some_and(by_capability) {
+            Ok(())
+        } else {
+            Err(Fault::PERMISSION_DENIED)
         }
     }
 }
 
-/// Whether a user is among those whom a channel is for: a name that deadline in `#1,2` is for these alone. Users are behind the last `#`,
-/// as in Centrifugo.
+/// Returns whether a user is among those that a channel is reserved for, which are named behind the last `#` (`#1,2`), as in Centrifugo.
 pub(crate) fn is_channel_user(channel: &str, user: &str) -> bool {
     let users = channel.rsplit_once('#').map(|(_, users)| users);
-    users.is_none_or(|users| !user.is_empty() && users.split(',').any(|one| one == user))
+    users.is_none_or(|users| !user.is_empty() && users.split(',').any(|name| name == user))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Replies and recovered publications that wait until a client has taken what was sent before.
+//! Replies and recovered publications that are queued until a client has received the previous ones.
 //!
 //! ```text
-//! reply ─▶ (the transport is full, or others wait) ─▶ queue, bounded ─▶ one after the other, as the client takes them ─▶ pushes
+//! reply ─▶ (the transport is full, or others are queued) ─▶ queue, bounded ─▶ one after the other, as the client receives them ─▶ pushes
 //! subscribe ─▶ reply with the first of the recovered publications ─▶ the others as pushes behind it
 //! ```
 //!
-//! While something waits here no command of the client is carried out, so that the queue holds no more than the answers to the
-//! commands that were in flight.
+//! While something is queued no command of the client is executed, so that the queue holds no more than the replies to the commands that
+//! were in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::client::{Client, PendingSubscribe, SubscribeReply, disconnect_for, er
 use crate::limits;
 use crate::worker::PushWorker;
 
-/// Publications that a client is_recovering, each with its offset.
+/// Publications that a client recovers, each with its offset.
 pub(crate) type Missed = Vec<(u64, Arc<Published>)>;
 
-/// A message that waits.
+/// A queued message.
 pub(crate) enum Queued {
-    /// Encoded already.
+    /// An encoded message.
     Message(Vec<u8>),
     Reply(Box<Reply>),
     /// A recovered publication of a channel, with its offset.
@@ -35,7 +35,7 @@ pub(crate) enum Queued {
 }
 
 impl Queued {
-    /// About how many bytes it holds.
+    /// Returns about how many bytes it holds.
     pub(crate) fn weight(&self) -> usize {
         let bytes = match self {
             Queued::Message(message) => message.len(),
@@ -46,7 +46,7 @@ impl Queued {
     }
 }
 
-/// The replies that wait for one client, in order.
+/// The queued replies of one client, in order.
 #[derive(Default)]
 pub(crate) struct ReplyQueue {
     queued: VecDeque<Queued>,
@@ -58,7 +58,7 @@ impl ReplyQueue {
         self.queued.is_empty()
     }
 
-    /// As [`Queued::weight`] counts.
+    /// Returns the bytes, as counted by [`Queued::weight`].
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -77,7 +77,7 @@ impl ReplyQueue {
         Some(queued)
     }
 
-    /// Moves all of another queue behind this one's.
+    /// Moves all of another queue behind this one.
     pub(crate) fn append(&mut self, other: &mut ReplyQueue) {
         self.bytes += std::mem::take(&mut other.bytes);
         self.queued.append(&mut other.queued);
@@ -96,7 +96,7 @@ impl ReplyQueue {
     }
 }
 
-/// At most about how many bytes a text is in JSON.
+/// Returns an upper bound of the bytes of a text in JSON.
 fn text_weight(text: &str) -> usize {
     6 * text.len()
 }
@@ -106,7 +106,7 @@ fn info_weight(info: &ClientInfo) -> usize {
     texts + info.conn_info.len() + info.chan_info.len() + limits::REPLY_OVERHEAD_BYTES
 }
 
-/// At most about how many bytes a publication is in a message.
+/// Returns about the largest size of a publication in a message.
 pub(crate) fn publication_weight(published: &Published) -> usize {
     let tags = published.tags.iter();
     let tags: usize = tags
@@ -116,14 +116,14 @@ pub(crate) fn publication_weight(published: &Published) -> usize {
     published.data.len() + tags + info + limits::REPLY_OVERHEAD_BYTES
 }
 
-/// At most about how many bytes an answer to a question is.
+/// Returns about the largest size of a reply to a query.
 fn query_weight(result: &QueryResult) -> usize {
     match result {
         QueryResult::History { publications, .. } => publications
             .iter()
             .map(|(_, published)| publication_weight(published))
             .sum(),
-        // By the connection's number, and with it.
+        // The client's ID is the key, and part of the value.
         QueryResult::Presence(present) => present
             .iter()
             .map(|info| info_weight(info) + info.client.len())
@@ -132,8 +132,8 @@ fn query_weight(result: &QueryResult) -> usize {
     }
 }
 
-/// Splits recovered publications: those that have room in a reply stay, and the others are returned in their order. Returns the
-/// bytes of the former, too.
+/// Moves the recovered publications that do not fit into a reply to the returned queue, in their order. Returns the bytes of those that
+/// remain, too.
 fn split_recovered(channel: &Arc<str>, missed: Option<&mut Missed>, room: usize) -> (usize, ReplyQueue) {
     let mut rest = ReplyQueue::default();
     let Some(missed) = missed else { return (0, rest) };
@@ -152,13 +152,13 @@ fn split_recovered(channel: &Arc<str>, missed: Option<&mut Missed>, room: usize)
 }
 
 impl Client {
-    /// Whether a reply has to wait.
+    /// Returns whether a reply has to wait.
     fn is_backlogged(&self) -> bool {
         self.pending.has_replies() || self.transport.borrow().is_full()
     }
 
-    /// Sends a reply, or queues it behind those that the client has not taken yet. A client for whom more than
-    /// [`limits::QUEUED_BYTES`] would wait is disconnected ([`Disconnect::SLOW`]).
+    /// Sends a reply, or queues it behind those that the client has not received yet. A client that would have more than
+    /// [`limits::QUEUED_BYTES`] queued is disconnected ([`Disconnect::SLOW`]).
     pub(crate) fn send_reply(&self, reply: Reply) {
         if self.is_backlogged() {
             return self.queue_reply(Queued::Reply(Box::new(reply)));
@@ -168,14 +168,15 @@ impl Client {
         self.send_message(&out);
     }
 
-    /// Sends replies that were written to `out`, or queues them.
+    /// Sends the replies that were written to `out`, or queues them.
     pub(crate) fn flush_replies(&self, out: &mut Vec<u8>) {
         if out.is_empty() {
             return;
         }
-        match self.is_backlogged() {
-            true => self.queue_reply(Queued::Message(std::mem::take(out))),
-            false => self.send_message(out),
+        if self.is_backlogged() {
+            self.queue_reply(Queued::Message(std::mem::take(out)))
+        } else {
+            self.send_message(out)
         }
         out.clear();
     }
@@ -187,7 +188,7 @@ impl Client {
         self.pending.push_reply(queued);
     }
 
-    /// Sends queued replies as far as the client takes them. Returns whether none is left.
+    /// Sends queued replies until the transport is full. Returns whether none is left.
     pub(crate) fn send_queued_replies(&self) -> bool {
         let mut out = Vec::new();
         while !self.transport.borrow().is_full()
@@ -210,7 +211,7 @@ impl Client {
                         ..Reply::default()
                     };
                     if self.encode_reply(&reply, &mut out).is_err() {
-                        // As with a publication that is new.
+                        // As with a new publication.
                         self.disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
                     }
                     self.send_message(&out);
@@ -221,25 +222,27 @@ impl Client {
         !self.pending.has_replies()
     }
 
-    /// Sends the answer to a question; one that is too large is error 106 ([`limits::CLIENT_REPLY_BYTES`]).
+    /// Sends the reply to a query; one that is too large is error 106 ([`limits::CLIENT_REPLY_BYTES`]).
     pub(crate) fn send_query_result(&self, number: u32, result: QueryResult) {
         let weight = query_weight(&result);
         let is_small = weight <= limits::CLIENT_REPLY_BYTES;
-        match is_small && self.pending.queued_bytes() + weight <= limits::QUEUED_BYTES {
-            true => self.send_reply(query_reply(number, result)),
-            false => self.send_reply(error_reply(number, Fault::LIMIT_EXCEEDED)),
+        if is_small && self.pending.queued_bytes() + weight <= limits::QUEUED_BYTES {
+            self.send_reply(query_reply(number, result))
+        } else {
+            self.send_reply(error_reply(number, Fault::LIMIT_EXCEEDED))
         }
     }
 
-    /// A channel has answered that the client is subscribed.
+    /// Confirms a subscription.
     pub(crate) fn on_subscribed(
         &self,
         worker: &PushWorker,
         conn: ConnId,
         channel: &Arc<str>,
-        (place, missed): (Option<StreamPosition>, Option<Missed>),
+        position: Option<StreamPosition>,
+        missed: Option<Missed>,
     ) {
-        let Some(asked) = self.pending.take_subscribe(channel) else {
+        let Some(subscribe) = self.pending.take_subscribe(channel) else {
             return;
         };
         let weight: usize = missed
@@ -247,13 +250,13 @@ impl Client {
             .flatten()
             .map(|(_, published)| publication_weight(published))
             .sum();
-        // With more than may wait for it the client is result that it is not recovered: asked again, it would be as much.
+        // A client that would have more queued is reported as not recovered: a second attempt would be as large.
         let mut missed = missed.filter(|_| self.pending.queued_bytes() + weight <= limits::RECOVERED_BYTES);
-        if asked.is_recovering {
+        if subscribe.is_recovering {
             self.metrics.count_recovery(missed.is_some());
         }
-        if asked.is_recovering && asked.rejects_unrecovered && missed.is_none() {
-            return self.reject_subscription(worker, conn, &asked, Fault::UNRECOVERABLE_POSITION);
+        if subscribe.is_recovering && subscribe.rejects_unrecovered && missed.is_none() {
+            return self.reject_subscription(worker, conn, &subscribe, Fault::UNRECOVERABLE_POSITION);
         }
         let first = missed.iter().flatten().next().map(|(offset, _)| *offset);
         let room = self.pending.with_connect(|connect| connect.room_bytes);
@@ -262,16 +265,16 @@ impl Client {
             missed.as_mut(),
             room.unwrap_or(limits::RECOVERED_WITH_REPLY_BYTES),
         );
-        let result = asked.subscribe_result(worker.wall_time(), place, first, missed);
-        if asked.kind == SubscribeReply::Command {
+        let result = subscribe.subscribe_result(worker.wall_time(), position, first, missed);
+        if subscribe.kind == SubscribeReply::Command {
             let reply = Reply {
-                id: asked.number,
+                id: subscribe.number,
                 subscribe: Some(result),
                 ..Reply::default()
             };
             let mut out = Vec::new();
             if self.encode_reply(&reply, &mut out).is_err() {
-                return self.reject_subscription(worker, conn, &asked, Fault::NOT_AVAILABLE);
+                return self.reject_subscription(worker, conn, &subscribe, Fault::NOT_AVAILABLE);
             }
             self.flush_replies(&mut out);
             self.pending.append_replies(&mut rest);
@@ -283,22 +286,28 @@ impl Client {
         if let Some(result) = self.pending.add_subscription(channel, result, &mut rest) {
             self.push_subscription(channel, result, &mut rest);
         }
-        if asked.kind == SubscribeReply::Connect {
+        if subscribe.kind == SubscribeReply::Connect {
             self.on_channel_joined(worker, conn);
         }
     }
 
-    /// Answers a `subscribe` by an error, and ends the subscription.
-    fn reject_subscription(&self, worker: &PushWorker, conn: ConnId, asked: &PendingSubscribe, fault: Fault) {
-        worker.unsubscribe_silently(conn, &asked.channel);
-        self.remove_grant(worker, conn, &asked.channel);
-        match asked.kind {
-            SubscribeReply::Command => self.send_reply(error_reply(asked.number, fault)),
+    /// Replies to a `subscribe` with an error, and ends the subscription.
+    fn reject_subscription(
+        &self,
+        worker: &PushWorker,
+        conn: ConnId,
+        subscribe: &PendingSubscribe,
+        fault: Fault,
+    ) {
+        worker.unsubscribe_silently(conn, &subscribe.channel);
+        self.remove_grant(worker, conn, &subscribe.channel);
+        match subscribe.kind {
+            SubscribeReply::Command => self.send_reply(error_reply(subscribe.number, fault)),
             SubscribeReply::Connect | SubscribeReply::Push => self.disconnect(disconnect_for(fault)),
         }
     }
 
-    /// The server has subscribed it: sends a push, and behind it the publications that a reply would have.
+    /// Sends a push for a subscription by the server, and behind it the publications that a reply would have.
     fn push_subscription(&self, channel: &Arc<str>, result: SubscribeResult, rest: &mut ReplyQueue) {
         let subscribe = Push {
             channel: channel.to_string(),

@@ -1,4 +1,4 @@
-//! How a client comes to listen to a channel: at its own wish, with a token for it or without, or at the server's.
+//! Subscribes clients to channels: on request, with or without a token for the channel, or by the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::options::{Namespace, Options};
 use crate::tokens::VerifyError;
 use crate::tokens::claims::{Expiry, SubscribeClaims, SubscribeOptions};
 
-/// Of a subscription's flags the one that asks for an error where recovery fails.
+/// The flag of a subscription that requests an error if recovery fails.
 const REJECT_UNRECOVERED: i64 = 2;
 
-/// What is asked for besides what the client says.
+/// The parameters of a subscription besides the client's request.
 struct SubscribeIntent {
     number: u32,
     kind: SubscribeReply,
-    /// By a token, by the application or by the server.
+    /// The options of a token, the application or the server.
     granted: Option<(SubscribeOptions, Expiry)>,
     source: GrantSource,
 }
 
-/// The position that a client is_recovering from. Without an epoch it has none: 0 is all that is retained, for one that may read it, and
-/// another offset may be of another life of the channel.
+/// Returns the position that a client recovers from. Without an epoch it has none: offset 0 is all that is retained, for a client that may
+/// read it, and another offset may be of another epoch.
 fn recovery_position(request: &SubscribeRequest, may_read: bool) -> RecoverFrom {
     let epoch = match EpochFilter::parse(&request.epoch) {
         EpochFilter::Any if request.offset > 0 || !may_read => EpochFilter::Foreign,
@@ -45,37 +45,36 @@ fn recovery_position(request: &SubscribeRequest, may_read: bool) -> RecoverFrom 
 }
 
 impl CommandHandler {
-    /// Carries out the command.
+    /// Executes the command.
     pub(crate) fn subscribe(&self, id: ConnId, number: u32, request: &SubscribeRequest) -> Result<(), Fault> {
         if request.tf.is_some() {
-            // Who wants some publications is not to be sent all.
+            // Filters are not supported, and a client that requests one must not receive all publications.
             return Err(Fault::NOT_AVAILABLE);
         }
         let options = self.worker.options();
         if request.token.is_empty() && self.requires_proxy(&options, &request.channel)? {
-            return match self.client.unidirectional {
-                // The application has heard of what it named, and has not given it.
-                true => Err(Fault::PERMISSION_DENIED),
-                false => self.proxy_subscribe(id, number, request),
+            return if self.client.unidirectional {
+                // The application has received the requested channels, and has not granted this one.
+                Err(Fault::PERMISSION_DENIED)
+            } else {
+                self.proxy_subscribe(id, number, request)
             };
         }
-        let (namespace, granted) = match request.token.is_empty() {
-            true => {
-                let permissions = self.client.permissions.borrow();
-                let identity = self.client.identity();
-                let access = permissions.channel_access(&options, &request.channel, identity.user())?;
-                access.require(true, |capability| capability.subscribe)?;
-                (*access.namespace, None)
-            }
-            false => {
-                let namespace = *options.namespace(&request.channel)?;
-                let claims = self.verify_channel_token(&request.channel, &request.token)?;
-                (namespace, Some((claims.options, claims.expiry)))
-            }
+        let (namespace, granted) = if request.token.is_empty() {
+            let permissions = self.client.permissions.borrow();
+            let identity = self.client.identity();
+            let access = permissions.channel_access(&options, &request.channel, identity.user())?;
+            access.require(true, |capability| capability.subscribe)?;
+            (*access.namespace, None)
+        } else {
+            let namespace = *options.namespace(&request.channel)?;
+            let claims = self.verify_channel_token(&request.channel, &request.token)?;
+            (namespace, Some((claims.options, claims.expiry)))
         };
-        let kind = match self.client.unidirectional {
-            true => SubscribeReply::Connect,
-            false => SubscribeReply::Command,
+        let kind = if self.client.unidirectional {
+            SubscribeReply::Connect
+        } else {
+            SubscribeReply::Command
         };
         let intent = SubscribeIntent {
             number,
@@ -86,7 +85,7 @@ impl CommandHandler {
         self.start_subscribe(id, &namespace, request, intent)
     }
 
-    /// Whether the application says who may subscribe to a channel without a token for it.
+    /// Returns whether the application decides about subscriptions to a channel without a token for it.
     fn requires_proxy(&self, options: &Options, channel: &str) -> Result<bool, Fault> {
         if !options.namespace(channel)?.subscribe_proxy || channel.contains('#') {
             return Ok(false);
@@ -99,7 +98,7 @@ impl CommandHandler {
         Ok(!may && !channel.starts_with('$'))
     }
 
-    /// SubscribeResponse a client that the application lets.
+    /// Subscribes a client with the options of the application.
     pub(crate) fn subscribe_granted(
         &self,
         id: ConnId,
@@ -117,7 +116,7 @@ impl CommandHandler {
         self.start_subscribe(id, options.namespace(&request.channel)?, request, intent)
     }
 
-    /// SubscribeResponse a client that connects to what the server says.
+    /// Subscribes a client that connects to the channels of the server.
     pub(crate) fn subscribe_from_server(
         &self,
         id: ConnId,
@@ -125,20 +124,22 @@ impl CommandHandler {
         connect: &ConnectRequest,
     ) -> Result<(), Fault> {
         let options = self.worker.options();
-        for (channel, (terms, source)) in channels {
+        for (channel, (subscribe_options, source)) in channels {
             let namespace = options.namespace(&channel)?;
-            let stood = connect.subs.get(&channel);
+            let previous = connect.subs.get(&channel);
             let request = SubscribeRequest {
-                recover: stood.is_some_and(|stood| stood.recover),
-                epoch: stood.map(|stood| stood.epoch.clone()).unwrap_or_default(),
-                offset: stood.map_or(0, |stood| stood.offset),
+                recover: previous.is_some_and(|previous| previous.recover),
+                epoch: previous
+                    .map(|previous| previous.epoch.clone())
+                    .unwrap_or_default(),
+                offset: previous.map_or(0, |previous| previous.offset),
                 channel,
                 ..SubscribeRequest::default()
             };
             let intent = SubscribeIntent {
                 number: 0,
                 kind: SubscribeReply::Connect,
-                granted: Some((terms, Expiry::default())),
+                granted: Some((subscribe_options, Expiry::default())),
                 source,
             };
             self.start_subscribe(id, namespace, &request, intent)?;
@@ -146,13 +147,13 @@ impl CommandHandler {
         Ok(())
     }
 
-    /// SubscribeResponse a client that is connected, since the server wants it so. One that listens already goes on as it does, and one
-    /// that listens to as many channels as it may does not.
+    /// Subscribes a connected client on behalf of the server. A client that is subscribed already, or at its limit of subscriptions, is not
+    /// affected.
     pub(crate) fn subscribe_by_server(
         &self,
         id: ConnId,
         channel: &str,
-        terms: SubscribeOptions,
+        subscribe_options: SubscribeOptions,
     ) -> Result<(), Fault> {
         let options = self.worker.options();
         let namespace = options.namespace(channel)?;
@@ -163,21 +164,21 @@ impl CommandHandler {
         let intent = SubscribeIntent {
             number: 0,
             kind: SubscribeReply::Push,
-            granted: Some((terms, Expiry::default())),
+            granted: Some((subscribe_options, Expiry::default())),
             source: GrantSource::Server,
         };
         self.start_subscribe(id, namespace, &request, intent)
     }
 
-    /// What a client is given by a token for a channel.
+    /// Returns the claims of a token for a channel.
     fn verify_channel_token(&self, channel: &str, token: &str) -> Result<SubscribeClaims, Fault> {
         let refused = |why| {
-            log::debug!("push: a subscription's token is refused: {why}");
+            log::debug!("push: token of a subscription rejected: {why}");
             Fault::PERMISSION_DENIED
         };
         let options = self.worker.options();
         let tokens = options.tokens.as_ref();
-        let tokens = tokens.ok_or_else(|| refused("no tokens are known"))?;
+        let tokens = tokens.ok_or_else(|| refused("push has no keys for tokens"))?;
         let now = self.worker.wall_time();
         let claims = tokens
             .verify_subscribe(token, self.worker.cx())
@@ -193,14 +194,15 @@ impl CommandHandler {
         if claims.user != identity.user()
             || !(claims.client.is_empty() || identity.client.matches(&claims.client))
         {
-            return Err(refused("the token is for somebody else"));
+            return Err(refused("the token is for another client"));
         }
         if !is_channel_user(channel, identity.user()) {
-            return Err(refused("the channel is for others"));
+            return Err(refused("the channel is reserved for other users"));
         }
-        match claims.expiry.is_expired(now) {
-            true => Err(Fault::EXPIRED),
-            false => Ok(claims),
+        if claims.expiry.is_expired(now) {
+            Err(Fault::EXPIRED)
+        } else {
+            Ok(claims)
         }
     }
 
@@ -212,32 +214,33 @@ impl CommandHandler {
         intent: SubscribeIntent,
     ) -> Result<(), Fault> {
         let is_granted = intent.granted.is_some();
-        let (terms, expiry) = intent.granted.unwrap_or_default();
-        let shape = terms.overrides.apply_to(namespace)?;
+        let (subscribe_options, expiry) = intent.granted.unwrap_or_default();
+        let flags = subscribe_options.overrides.apply_to(namespace)?;
         let may_read = self.may_read_history(namespace, &request.channel, is_granted);
-        let is_kept = namespace.channel_options.history.is_some();
-        let recovery = shape
+        let is_retained = namespace.channel_options.history.is_some();
+        let recovery = flags
             .recovery
             .unwrap_or(namespace.recovery || (request.recoverable && may_read));
-        let is_recovering = request.recover && terms.overrides.recovery != Some(false);
-        let may_recover = (is_kept && recovery) || namespace.sends_latest();
-        let said = (is_recovering && may_recover).then(|| recovery_position(request, may_read));
-        let since = said.or_else(|| namespace.sends_latest().then_some(RecoverFrom::BEGINNING));
-        let is_told = namespace.channel_options.presence || namespace.channel_options.join_leave;
-        let info = (shape.is_visible && is_told).then(|| self.client_info(&terms));
+        let is_recovering = request.recover && subscribe_options.overrides.recovery != Some(false);
+        let may_recover = (is_retained && recovery) || namespace.sends_latest();
+        let requested = (is_recovering && may_recover).then(|| recovery_position(request, may_read));
+        let since = requested.or_else(|| namespace.sends_latest().then_some(RecoverFrom::BEGINNING));
+        let is_announced = namespace.channel_options.presence || namespace.channel_options.join_leave;
+        let info = (flags.is_visible && is_announced).then(|| self.client_info(&subscribe_options));
         let channel: Arc<str> = Arc::from(&*request.channel);
         self.worker
             .subscribe(id, &channel, namespace.channel_options, since, info)?;
         let is_refreshed = expiry.until.is_some() && self.is_sub_refresh_proxied(&channel);
         if is_granted {
-            // Who only listens cannot show another token, and whom the application is asked about need not.
-            let grace = match self.client.unidirectional || is_refreshed {
-                true => Duration::ZERO,
-                false => limits::REFRESH_GRACE,
+            // A unidirectional client cannot send another token, and one that the application renews need not.
+            let grace = if self.client.unidirectional || is_refreshed {
+                Duration::ZERO
+            } else {
+                limits::REFRESH_GRACE
             };
             let grant = Grant {
                 channel: Arc::clone(&channel),
-                info: terms.info,
+                info: subscribe_options.info,
                 deadline: expiry.deadline(grace),
                 source: intent.source,
             };
@@ -251,20 +254,20 @@ impl CommandHandler {
             is_recovering,
             may_recover: is_recovering && may_recover,
             since_offset: request.offset,
-            is_recoverable: is_kept && recovery,
+            is_recoverable: is_retained && recovery,
             is_positioned: namespace.reports_gaps()
-                && shape
+                && flags
                     .positioning
                     .unwrap_or(recovery || request.positioned || request.recoverable),
             rejects_unrecovered: request.flag & REJECT_UNRECOVERED != 0,
-            data: terms.data,
+            data: subscribe_options.data,
             expiry: if is_refreshed { Expiry::default() } else { expiry },
         });
         self.client.count_in_flight();
         Ok(())
     }
 
-    /// Whether the client may read what a channel retains: by its namespace where it may subscribe, or by a capability.
+    /// Returns whether the client may read the retained publications: by the namespace if it may subscribe, or by a capability.
     fn may_read_history(&self, namespace: &Namespace, channel: &str, is_granted: bool) -> bool {
         let permissions = self.client.permissions.borrow();
         let is_open = is_granted
@@ -278,12 +281,12 @@ impl CommandHandler {
                 .is_some_and(|capability| capability.history)
     }
 
-    /// Who it is to the others in a channel.
-    fn client_info(&self, terms: &SubscribeOptions) -> Arc<ClientInfo> {
-        Arc::new(self.client.identity().client_info(terms.info.clone()))
+    /// Returns the client as seen by the others in a channel.
+    fn client_info(&self, subscribe_options: &SubscribeOptions) -> Arc<ClientInfo> {
+        Arc::new(self.client.identity().client_info(subscribe_options.info.clone()))
     }
 
-    /// Carries out the command: a subscription goes on by another token.
+    /// Executes the command: renews a subscription by another token.
     pub(crate) fn sub_refresh(
         &self,
         id: ConnId,
@@ -298,7 +301,7 @@ impl CommandHandler {
         }
         let claims = self.verify_channel_token(channel, &request.token)?;
         let permissions = &mut *self.client.permissions.borrow_mut();
-        // One that it has no token for does not end, and another one is not to make it.
+        // A subscription without a token does not expire, and a token must not make it expire.
         let grant = permissions
             .find_grant_mut(channel)
             .filter(|grant| grant.source == GrantSource::Client);

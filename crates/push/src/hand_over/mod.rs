@@ -1,14 +1,14 @@
-//! Channels that outlive their process: what the workers had is written for a successor, which continues with it.
+//! Hand-over of channels to a successor: the workers write their state, and the next process continues with it.
 //!
 //! ```text
-//! old   freeze ─▶ each worker: queues emptied, numbering ends, section written ─▶ State ─▶ pipe or file
+//! old   freeze ─▶ each worker: queues emptied, numbering ends, section written ─▶ HandOverState ─▶ pipe or file
 //!                  └▶ publications from then on: 503, clients that send commands about channels: 3001; all clients: 3001, spread over the drain time
-//! new   await_state ─▶ workers hold what is asked of channels ─▶ restore ─▶ they continue
+//! new   await_state ─▶ workers hold requests to channels ─▶ restore ─▶ they continue
 //! ```
 //!
-//! Members of channels are present at the successor until they enter there, or until their client must have been sent away.
-//! A publication that was answered is in the state; one that is not was not answered. State that is missing, late or broken means new
-//! epochs: clients are notified that they could not recover.
+//! Members of channels are present at the successor until they subscribe there, or until their client must have been disconnected. A
+//! publication with a reply is in the state; one that is not in it had no reply. HandOverState that is missing, late or invalid means new epochs:
+//! clients are notified that they could not recover.
 
 pub(crate) mod state;
 
@@ -20,9 +20,9 @@ use ringmain_hub::shard::{SavedState, StateRecord};
 use ringmain_hub::subscribers::shard_of;
 
 use crate::Push;
-use crate::hand_over::state::State;
+use crate::hand_over::state::HandOverState;
 use crate::publish::inbound_queue::InboundQueue;
-use crate::settings::Settings;
+use crate::settings::SharedSettings;
 
 const NONE: u8 = 0;
 const AWAITED: u8 = 1;
@@ -31,37 +31,37 @@ const READY: u8 = 2;
 /// The process that continues with the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Successor {
-    /// It serves already: members of channels are present there while their clients are sent away from here.
+    /// A process that serves already: members of channels are present there while their clients are disconnected here.
     Serving,
     /// The next start. All clients have left by then.
     NextStart,
 }
 
-/// The part that workers share with the thread that starts and ends the process.
+/// HandOverState that the workers share with the thread that starts and stops the process.
 #[derive(Default)]
 pub(crate) struct HandOver {
     is_frozen: AtomicBool,
-    /// The members of channels are written as well.
+    /// The members of channels are part of the state.
     with_members: AtomicBool,
-    /// Where workers put their sections.
+    /// The receiver of the workers' sections.
     sections: Mutex<Option<mpsc::Sender<SavedState>>>,
-    /// [`NONE`], or what is with the state of a predecessor.
+    /// The progress of a predecessor's state: [`NONE`], [`AWAITED`] or [`READY`].
     incoming: AtomicU8,
     restored: Mutex<(Vec<StateRecord>, Duration)>,
 }
 
 impl HandOver {
-    /// Whether a successor numbers publications now.
+    /// Returns whether a successor numbers publications now.
     pub(crate) fn is_frozen(&self) -> bool {
         self.is_frozen.load(Ordering::Acquire)
     }
 
-    /// Whether a predecessor's state has not arrived yet.
+    /// Returns whether a predecessor's state has not arrived yet.
     pub(crate) fn is_awaited(&self) -> bool {
         self.incoming.load(Ordering::Acquire) == AWAITED
     }
 
-    /// Whether there is, or will be, state of a predecessor.
+    /// Returns whether a predecessor has state for this process.
     pub(crate) fn has_incoming(&self) -> bool {
         self.incoming.load(Ordering::Acquire) != NONE
     }
@@ -83,7 +83,7 @@ impl HandOver {
         }
     }
 
-    /// The records of channels that are at shard at a worker, and how old they are.
+    /// Returns the records of a worker's channels, and their age.
     pub(crate) fn take_records(&self, worker: usize, workers: u16) -> (Vec<StateRecord>, Duration) {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut restored.0);
@@ -104,18 +104,18 @@ impl HandOver {
 }
 
 impl Push {
-    /// Mesh the numbering of publications, and returns what a successor continues with. Publications are refused from then on, and
-    /// all clients are sent away (3001) once the process drains. Workers that have not answered `within` this time have no part in it.
-    /// For another thread than the workers'; `now` is wall time since 1970.
+    /// Stops the numbering of publications, and returns the state that a successor continues with. Publications are rejected from then on,
+    /// and all clients are disconnected (3001) once the process drains. Workers that do not respond `within` this time have no part in it.
+    /// Blocks, and is not for a worker's thread; `now` is wall time since 1970.
     #[must_use]
-    pub fn freeze(&self, successor: Successor, within: Duration, now: Duration) -> State {
+    pub fn freeze(&self, successor: Successor, within: Duration, now: Duration) -> HandOverState {
         self.start_freeze(successor).collect(within, now)
     }
 
-    /// The first half of [`Push::freeze`]: workers follow in their next turn.
+    /// Starts [`Push::freeze`]: the workers write their sections in their next turn.
     #[must_use]
     pub fn start_freeze(&self, successor: Successor) -> FreezeHandle {
-        let Settings { mesh, hand_over, .. } = &*self.0;
+        let SharedSettings { mesh, hand_over, .. } = &*self.0;
         let queues = mesh.inbound_queues().unwrap_or_default();
         let (sender, receiver) = mpsc::channel();
         *hand_over.sections() = Some(sender);
@@ -134,14 +134,14 @@ impl Push {
         }
     }
 
-    /// Has workers hold what is asked of channels until [`Push::restore`]: to be called before they start.
+    /// Makes workers hold requests to channels until [`Push::restore`]. To be called before they start.
     pub fn await_state(&self) {
         self.0.hand_over.incoming.store(AWAITED, Ordering::Release);
     }
 
-    /// Has workers continue with the state of a predecessor, `elapsed` after it was written; without one they begin with new epochs.
+    /// Restores the state of a predecessor, `elapsed` after it was written. Without records the channels start new epochs.
     pub fn restore(&self, records: Vec<StateRecord>, elapsed: Duration) {
-        let Settings { mesh, hand_over, .. } = &*self.0;
+        let SharedSettings { mesh, hand_over, .. } = &*self.0;
         *hand_over.restored.lock().unwrap_or_else(PoisonError::into_inner) = (records, elapsed);
         hand_over.incoming.store(READY, Ordering::Release);
         mesh.inbound_queues()
@@ -151,9 +151,9 @@ impl Push {
     }
 }
 
-/// Workers that are writing their channels.
+/// The workers that are writing their channels.
 pub struct FreezeHandle {
-    settings: Arc<Settings>,
+    settings: Arc<SharedSettings>,
     receiver: mpsc::Receiver<SavedState>,
     workers: usize,
 }
@@ -165,17 +165,17 @@ impl std::fmt::Debug for FreezeHandle {
 }
 
 impl FreezeHandle {
-    /// The other half of [`Push::freeze`]. Not for a worker, which would wait for itself.
+    /// Waits for the section of each worker. Blocks, and is not for a worker's thread, which would wait for itself.
     #[must_use]
-    pub fn collect(self, within: Duration, now: Duration) -> State {
-        let mut state = State::new(now);
+    pub fn collect(self, within: Duration, now: Duration) -> HandOverState {
+        let mut state = HandOverState::new(now);
         let mut logs = Vec::new();
         let mut missing = self.workers;
         while missing > 0 {
-            // Each of them has this long since the one before.
+            // Each worker has this long since the one before.
             let Ok(saved) = self.receiver.recv_timeout(within) else {
                 log::error!(
-                    "push: {missing} workers have not written their channels within {within:?}: those start new epochs"
+                    "push: {missing} workers have not written their channels within {within:?}: these start new epochs"
                 );
                 break;
             };

@@ -1,10 +1,10 @@
-//! The state that a process leaves to the one after it, as bytes: checked as a whole before any of it is used.
+//! The state that a process leaves to its successor, as bytes: verified as a whole before any part is used.
 //!
 //! ```text
 //! magic (8) ─ version (4) ─ wall time in ms (8) ─ { length (8) ─ CRC-32 (4) ─ section } … ─ 0 (8) ─ number of sections (4)
 //! ```
 //!
-//! All numbers are little endian. Sections are the hub's.
+//! All numbers are little endian. Sections are encoded by the hub.
 
 use std::time::Duration;
 
@@ -13,45 +13,45 @@ use ringmain_hub::shard::StateRecord;
 use crate::limits;
 
 const MAGIC: &[u8; 8] = b"RMPUSHST";
-/// Of this layout and that of records. Version 1 has no members of channels; one of another version is not read.
+/// The version of this layout and of the records. Version 1 has no members of channels; other versions are not read.
 const VERSION: u32 = 2;
 const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 const HEAD_BYTES: usize = 20;
 
 /// The sections that workers have written ([`Push::freeze`](crate::Push::freeze)).
 #[derive(Debug)]
-pub struct State {
+pub struct HandOverState {
     head: [u8; HEAD_BYTES],
     /// Each with its head before it.
     sections: Vec<([u8; 12], Vec<u8>)>,
     tail: [u8; 12],
 }
 
-/// State that cannot be used.
+/// The reason why state cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StateError {
-    /// It is not of this kind.
-    #[error("expected the state of channels, found something else")]
+    /// The bytes are not state of channels.
+    #[error("expected the state of channels, found other bytes")]
     Foreign,
-    /// Another version has written it.
+    /// The version is not supported.
     #[error("expected version 1 or {VERSION} of the state of channels, found {0}")]
     Version(u32),
-    /// It is cut off, or was changed.
+    /// The bytes are truncated, or were changed.
     #[error("the state of channels is damaged: expected {0}")]
     Damaged(&'static str),
-    /// A section is not what it should be.
+    /// A section is invalid.
     #[error(transparent)]
     Unreadable(#[from] ringmain_hub::shard::InvalidState),
 }
 
-impl State {
-    pub(crate) fn new(now: Duration) -> State {
+impl HandOverState {
+    pub(crate) fn new(now: Duration) -> HandOverState {
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(MAGIC);
         head[8..12].copy_from_slice(&VERSION.to_le_bytes());
         let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         head[12..].copy_from_slice(&millis.to_le_bytes());
-        State {
+        HandOverState {
             head,
             sections: Vec::new(),
             tail: [0; 12],
@@ -70,7 +70,7 @@ impl State {
         self.tail[8..].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// The bytes, in order.
+    /// Returns the bytes, in order.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         let sections = self.sections.iter();
         let sections = sections.flat_map(|(head, section)| [&head[..], section]);
@@ -80,7 +80,7 @@ impl State {
             .chain([&self.tail[..]])
     }
 
-    /// Reads state, and when it was written, since 1970.
+    /// Parses state. Returns its records, and when it was written, since 1970.
     ///
     /// # Errors
     /// [`StateError`]: none of it can be used.
@@ -98,16 +98,17 @@ impl State {
         let mut records = Vec::new();
         let mut count = 0;
         loop {
-            let cut_off = || StateError::Damaged("more behind a section");
+            let cut_off = || StateError::Damaged("more after a section");
             let (head, behind) = rest.split_first_chunk::<12>().ok_or_else(cut_off)?;
             let (length, check) = (read_number(&head[..8]), read_number(&head[8..]));
             if length == 0 {
-                return match behind.is_empty() && check == count {
-                    true => Ok((
+                return if behind.is_empty() && check == count {
+                    Ok((
                         records,
                         Duration::from_millis(read_number(&bytes[12..HEAD_BYTES])),
-                    )),
-                    false => Err(StateError::Damaged("its end, and as many sections as it says")),
+                    ))
+                } else {
+                    Err(StateError::Damaged("its end, and the number of sections in it"))
                 };
             }
             let length = usize::try_from(length).map_err(|_| cut_off())?;
@@ -122,7 +123,7 @@ impl State {
     }
 }
 
-/// Little endian, up to eight bytes.
+/// Reads a little-endian number of up to eight bytes.
 fn read_number(bytes: &[u8]) -> u64 {
     bytes
         .iter()

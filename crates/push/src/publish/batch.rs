@@ -1,4 +1,4 @@
-//! Batches of a source's records: one queue operation, one wake-up and one completion for all that go to the same worker.
+//! Batches of a source's records: one queue operation, one wake-up and one completion for all records of a worker.
 //!
 //! ```text
 //! Batch::submit ─ checks, room, receipt ─▶ staged by worker ─ STAGED_MAX, or the end of the batch ─▶ queue of the worker
@@ -20,7 +20,7 @@ use crate::publish::inbound_queue::{Inbound, InboundQueue, worker_of};
 use crate::publish::receipts::{Completion, ReceiptOutcome, Receipts};
 use crate::publish::thread_publisher::{SubmitError, ThreadPublisher};
 
-/// RecordBatch that are queued for a worker by one operation, at most.
+/// Records that are queued for a worker by one operation, at most.
 const STAGED_MAX: usize = 64;
 
 /// A record of a source.
@@ -28,47 +28,47 @@ const STAGED_MAX: usize = 64;
 pub struct SourceRecord {
     /// The channel.
     pub channel: Arc<str>,
-    /// The data: one JSON value, unless the channel's namespace takes any bytes.
+    /// The data: one JSON value, unless the channel's namespace allows any bytes.
     pub data: Bytes,
     /// The tags of the publication.
     pub tags: BTreeMap<String, String>,
-    /// The log that the record is from, with its offset there: the publication has the same offset on all nodes. `None`: the channel
-    /// counts.
+    /// The log of the record and its offset there: the publication has the same offset on all nodes. `None`: the channel assigns the
+    /// offset.
     pub log_position: Option<(LogId, u64)>,
-    /// A key: another record of the channel with the same one is not published within the time that keys are remembered. At most
-    /// [`KEY_BYTES`](ringmain_hub::limits::KEY_BYTES); ignored with a log_position, by which repeats are recognized.
+    /// An idempotency key: another record of the channel with the same key is not published while the key is stored. At most
+    /// [`KEY_BYTES`](ringmain_hub::limits::KEY_BYTES); ignored with a log position, which identifies duplicates.
     pub key: Option<Box<str>>,
 }
 
-/// RecordBatch of one window of receipts, on their way to workers. They are handed over when it is dropped, at the latest.
+/// Records with receipts of one window. They are queued when the batch is dropped, at the latest.
 pub struct Batch<'i> {
     publisher: &'i ThreadPublisher,
     receipts: &'i mut Receipts,
     /// The staged records of each worker.
     staged: Vec<Vec<StagedRecord>>,
-    /// Workers that have been handed records, and were not woken yet.
+    /// Workers with queued records that were not woken yet.
     to_wake: Vec<bool>,
 }
 
-/// A record with the channel_options of its channel and the number of its receipt.
+/// A record with the options of its channel and the number of its receipt.
 struct StagedRecord {
     record: SourceRecord,
     channel_options: ChannelOptions,
     receipt: u32,
 }
 
-/// RecordBatch in the queue of a worker. There is at least one.
+/// Records in the queue of a worker, at least one.
 pub(crate) struct RecordBatch {
     staged: Vec<StagedRecord>,
     completion: Completion,
-    /// The time for which keys are remembered.
+    /// The time for which keys are stored.
     window: Duration,
     origin: Origin,
     bytes: usize,
 }
 
 impl ThreadPublisher {
-    /// Begins a batch of records with receipts of this window.
+    /// Starts a batch of records with receipts of this window.
     pub fn batch<'i>(&'i mut self, receipts: &'i mut Receipts) -> Batch<'i> {
         self.refresh();
         let workers = self.workers();
@@ -82,12 +82,12 @@ impl ThreadPublisher {
 }
 
 impl Batch<'_> {
-    /// Hands a record to the worker where its channel is at shard, which completes its receipt; receipts are in the order of the records.
-    /// RecordBatch of a channel by one [`ThreadPublisher`] are published in their order.
+    /// Submits a record to the worker of its channel, which completes its receipt; receipts are in the order of the records. Records of a
+    /// channel by one [`ThreadPublisher`] are published in their order.
     ///
     /// # Errors
-    /// [`SubmitError`], with the record: nothing was handed over, and no receipt was issued. [`SubmitError::Full`] is also for a window
-    /// without room ([`Receipts::has_room`]).
+    /// [`SubmitError`], with the record: nothing was submitted, and no receipt was issued. [`SubmitError::Full`] includes a full window
+    /// ([`Receipts::has_room`]).
     pub fn submit(&mut self, mut record: SourceRecord) -> Result<(), (SubmitError, Box<SourceRecord>)> {
         match self.stage(&mut record) {
             Ok((worker, channel_options, receipt)) => {
@@ -105,17 +105,17 @@ impl Batch<'_> {
                 }
                 Ok(())
             }
-            Err(why) => Err((why, Box::new(record))),
+            Err(error) => Err((error, Box::new(record))),
         }
     }
 
-    /// Returns whether another receipt may be issued.
+    /// Returns whether another receipt can be issued.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.receipts.has_room()
     }
 
-    /// Checks a record, and reserves room and a receipt for it. Returns its worker, the channel_options of its channel, and the receipt.
+    /// Checks a record, and reserves room and a receipt for it. Returns its worker, the options of its channel, and the receipt.
     fn stage(&mut self, record: &mut SourceRecord) -> Result<(usize, ChannelOptions, u32), SubmitError> {
         if self.publisher.settings.hand_over.is_frozen() {
             return Err(SubmitError::NotReady);
@@ -151,12 +151,12 @@ impl Batch<'_> {
 
     fn queues(&self) -> Option<(&ValidOptions, &[InboundQueue])> {
         let queues = self.publisher.settings.mesh.inbound_queues();
-        // Workers that started since the batch began are for the next one.
+        // Workers that started since the batch was created are for the next one.
         let queues = queues.filter(|queues| queues.len() == self.staged.len());
         self.publisher.options.as_deref().zip(queues)
     }
 
-    /// Puts the records that are staged for a worker into its queue.
+    /// Moves the staged records of a worker into its queue.
     fn flush_worker(&mut self, worker: usize) {
         let staged = std::mem::take(&mut self.staged[worker]);
         let Some((options, queues)) = self.queues().filter(|_| !staged.is_empty()) else {
@@ -198,59 +198,56 @@ impl RecordBatch {
         self.staged.len()
     }
 
-    /// Bytes of the data.
+    /// Returns the bytes of the data.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Publishes the records and completes their receipts.
     pub(crate) fn publish(self, shard: &mut ChannelShard, now: Duration) {
-        let RecordBatch {
-            staged,
-            completion,
-            window,
-            origin,
-            ..
-        } = self;
-        for StagedRecord {
-            record,
-            channel_options,
-            receipt,
-        } in staged
-        {
-            if let Some(receipted) = publish(shard, record, (channel_options, window, origin), now) {
-                completion.complete(receipt, receipted);
+        for staged in self.staged {
+            let receipt = staged.receipt;
+            if let Some(outcome) = staged.publish(shard, self.window, self.origin, now) {
+                self.completion.complete(receipt, outcome);
             }
         }
-        completion.wake();
+        self.completion.wake();
     }
 }
 
-/// Publishes a record. `None`: a successor reads it again.
-fn publish(
-    shard: &mut ChannelShard,
-    record: SourceRecord,
-    (channel_options, window, origin): (ChannelOptions, Duration, Origin),
-    now: Duration,
-) -> Option<ReceiptOutcome> {
-    let published = Arc::new(Published {
-        data: record.data,
-        tags: record.tags,
-        ..Published::default()
-    });
-    let outcome = match record.log_position {
-        Some(log_position) => {
-            shard.publish_log_record(&record.channel, channel_options, published, log_position, now)
+impl StagedRecord {
+    /// Publishes the record. `None`: a successor reads it again.
+    fn publish(
+        self,
+        shard: &mut ChannelShard,
+        window: Duration,
+        origin: Origin,
+        now: Duration,
+    ) -> Option<ReceiptOutcome> {
+        let StagedRecord {
+            record,
+            channel_options,
+            ..
+        } = self;
+        let published = Arc::new(Published {
+            data: record.data,
+            tags: record.tags,
+            ..Published::default()
+        });
+        let outcome = match record.log_position {
+            Some(log_position) => {
+                shard.publish_log_record(&record.channel, channel_options, published, log_position, now)
+            }
+            None => {
+                let key = record.key.map(|key| Idempotency { key, window });
+                shard.publish_idempotent(&record.channel, channel_options, published, (key, origin), now)
+            }
+        };
+        match outcome {
+            LogPublishOutcome::Published => Some(ReceiptOutcome::Published),
+            LogPublishOutcome::Duplicate => Some(ReceiptOutcome::Duplicate),
+            LogPublishOutcome::NoRoom => Some(ReceiptOutcome::ChannelLimit),
+            LogPublishOutcome::Draining => None,
         }
-        None => {
-            let once = record.key.map(|key| Idempotency { key, window });
-            shard.publish_idempotent(&record.channel, channel_options, published, (once, origin), now)
-        }
-    };
-    match outcome {
-        LogPublishOutcome::Published => Some(ReceiptOutcome::Published),
-        LogPublishOutcome::Duplicate => Some(ReceiptOutcome::Duplicate),
-        LogPublishOutcome::NoRoom => Some(ReceiptOutcome::ChannelLimit),
-        LogPublishOutcome::Draining => None,
     }
 }

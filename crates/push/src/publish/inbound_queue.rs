@@ -181,7 +181,7 @@ impl InboundQueue {
         Some(inbound)
     }
 
-    /// Counts what the worker has removed in a turn, and wakes publishers that wait for room. Returns whether there is more.
+    /// Counts the entries that the worker has removed in a turn, and wakes publishers that wait for room. Returns whether there is more.
     pub(crate) fn finish_turn(&self, removed: usize) -> bool {
         self.interruptions.count_taken(removed);
         while removed > 0

@@ -1,12 +1,12 @@
-//! Interruptions of what arrives from outside the workers, in their order among the publications around them.
+//! Interruptions of sources, in order with the publications of other threads around them.
 //!
 //! ```text
-//! source ─ publish ─▶ queue ─▶ shard            queued: publications handed to the queue so far
-//!        ─ interrupt ─▶ (put, scope) ── due once as many were taken ─▶ new epoch in the channels of the scope
+//! source ─ publish ─▶ queue ─▶ shard            queued: publications in the queue so far
+//!        ─ interrupt ─▶ (queued, scope) ── due once as many were taken ─▶ new epoch in the channels of the scope
 //! ```
 //!
-//! An interruption that took effect before the publications that were queued ahead of it would leave a client that subscribes again
-//! in between with a gap that it is not notified of.
+//! An interruption that took effect before the publications that were queued before would leave a client that subscribes again in
+//! between with an unnoticed gap.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,9 +21,9 @@ use crate::limits;
 /// The channels that an interruption affects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scope {
-    /// All whose names begin with this text.
+    /// All whose names start with this text.
     Prefix(Arc<str>),
-    /// Those of them that a source may have fed.
+    /// Those with the prefix that a source may have fed.
     Fed(Arc<str>, Origin),
     Channel(Arc<str>),
 }
@@ -31,11 +31,11 @@ pub(crate) enum Scope {
 /// The interruptions that one worker has not applied yet.
 #[derive(Default)]
 pub(crate) struct Interruptions {
-    /// Publications that were put into the queue, counted before each is.
+    /// Publications that were queued, each counted before.
     queued: AtomicU64,
     taken: AtomicU64,
     is_pending: AtomicBool,
-    /// By scope, the counts of `put` at the first and the last of its interruptions.
+    /// By scope, the values of `queued` at its first and its last interruption.
     pending: Mutex<BTreeMap<Scope, (u64, u64)>>,
 }
 
@@ -44,21 +44,21 @@ impl Interruptions {
         self.queued.fetch_add(count as u64, Ordering::AcqRel);
     }
 
-    /// The worker alone takes.
+    /// Counts publications that the worker has taken.
     pub(crate) fn count_taken(&self, taken: usize) {
         self.taken.fetch_add(taken as u64, Ordering::AcqRel);
     }
 
-    /// Adds one behind all publications that were put so far. Beyond [`limits::INTERRUPTIONS`] scopes it affects all channels.
+    /// Adds an interruption behind all publications that were queued so far. Beyond [`limits::INTERRUPTIONS`] scopes it affects all
+    /// channels.
     pub(crate) fn add_scope(&self, scope: Scope) {
         let at = self.queued.load(Ordering::Acquire);
         let mut pending = self.pending();
-        let scope = match pending.len() < limits::INTERRUPTIONS || pending.contains_key(&scope) {
-            true => scope,
-            false => {
-                pending.clear();
-                Scope::Prefix("".into())
-            }
+        let scope = if pending.len() < limits::INTERRUPTIONS || pending.contains_key(&scope) {
+            scope
+        } else {
+            pending.clear();
+            Scope::Prefix("".into())
         };
         pending.entry(scope).or_insert((at, at)).1 = at;
         self.is_pending.store(true, Ordering::Release);
@@ -89,7 +89,7 @@ impl Interruptions {
 /// The interruptions that a worker is applying.
 #[derive(Default)]
 pub(crate) struct ActiveInterruptions {
-    /// Those that are due are looked for from then on.
+    /// The earliest time at which more are applied.
     next: Duration,
     due: VecDeque<Scope>,
     /// The channel behind which the first of `due` continues.

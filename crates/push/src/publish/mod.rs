@@ -1,4 +1,4 @@
-//! Publishing: by tasks on a worker and by programs ([`publisher`]), and from other threads ([`thread_publisher`], with [`batch`] and
+//! Publishing: from tasks on a worker ([`publisher`]), and from other threads ([`thread_publisher`], with [`batch`] and
 //! [`receipts`] for the records of sources).
 
 pub(crate) mod batch;

@@ -63,7 +63,7 @@ impl Publisher {
         self.0.run_on_all(&ConnectionCommand::for_user(user, action))
     }
 
-    /// Ends the subscriptions of all connections of a user to a channel; SDKs do not subscribe again by themselves
+    /// Ends the subscriptions to a channel on every connection of a user; SDKs do not subscribe again by themselves
     /// ([`Unsubscribed::SERVER`](ringmain_hub::protocol::Unsubscribed::SERVER)).
     ///
     /// # Errors

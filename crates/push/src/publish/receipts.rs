@@ -1,11 +1,11 @@
-//! Receipts of publications that arrive from outside the workers: a source commits a record once its channel has it.
+//! Receipts of publications from other threads: a source commits a record once its channel has it.
 //!
 //! ```text
 //! source ── issue ─▶ number ── with the publication ─▶ worker ── complete ─▶ window
-//!        ◀─ advance: outcomes in the order of issue, up to the first that is not known yet ──┘
+//!        ◀─ advance: outcomes in the order of issue, up to the first unknown one ──┘
 //! ```
 //!
-//! RecordBatch of one partition are for channels of several workers, so they complete out of order. The window bounds how many are in flight.
+//! Records of one partition are for channels of several workers, so they complete out of order. The window bounds the number in flight.
 //! Publications travel in batches, with one [`Completion`] each.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
@@ -15,9 +15,9 @@ use std::task::{Context, Poll, Waker};
 /// The outcome of a publication that a worker received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiptOutcome {
-    /// Its channel has it.
+    /// The channel has it.
     Published,
-    /// Its channel had it before.
+    /// The channel had it before.
     Duplicate,
     /// The limit of channels is reached, and no channel can be removed.
     ChannelLimit,
@@ -43,7 +43,7 @@ struct Window {
     waker: Mutex<Option<Waker>>,
 }
 
-/// Completes the receipts of a batch. One that is dropped completes no further receipt: records in flight when a worker ends are not
+/// Completes the receipts of a batch. One that is dropped completes no further receipt: records in flight when a worker stops are not
 /// committed.
 #[derive(Debug)]
 pub(crate) struct Completion {
@@ -58,10 +58,10 @@ pub(crate) struct Receipt {
 }
 
 impl Receipts {
-    /// A window of at most so many receipts in flight, at least one.
+    /// Creates a window of at most `limit` receipts in flight, at least one.
     #[must_use]
-    pub fn new(most: usize) -> Receipts {
-        let outcomes = (0..most.max(1)).map(|_| AtomicU8::new(PENDING)).collect();
+    pub fn new(limit: usize) -> Receipts {
+        let outcomes = (0..limit.max(1)).map(|_| AtomicU8::new(PENDING)).collect();
         Receipts {
             window: Arc::new(Window {
                 outcomes,
@@ -73,7 +73,7 @@ impl Receipts {
         }
     }
 
-    /// Returns whether another receipt may be issued. `false`: the window is full; see [`Receipts::poll_progress`].
+    /// Returns whether another receipt can be issued. `false`: the window is full; see [`Receipts::poll_progress`].
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.in_flight() < self.window.outcomes.len() as u64
@@ -108,7 +108,7 @@ impl Receipts {
         (receipt % self.window.outcomes.len() as u64) as usize
     }
 
-    /// Receipts that were issued and have not been advanced past.
+    /// Returns the number of receipts in flight: issued, and not advanced past.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
         self.issued - self.advanced
@@ -132,7 +132,7 @@ impl Receipts {
         Some(receipted)
     }
 
-    /// Ready once the outcome of the oldest receipt in flight is known, or none is in flight.
+    /// Returns `Ready` once the outcome of the oldest receipt in flight is known, or none is in flight.
     pub fn poll_progress(&self, context: &Context<'_>) -> Poll<()> {
         if self.in_flight() == 0 {
             return Poll::Ready(());
@@ -145,7 +145,7 @@ impl Receipts {
         *waker = Some(context.waker().clone());
         drop(waker);
         self.window.is_awaited.store(true, Ordering::SeqCst);
-        // Either the worker sees the flag, or this thread the outcome: see `Completion::wake`.
+        // Either the worker reads the flag, or this thread the outcome: see `Completion::wake`.
         fence(Ordering::SeqCst);
         match oldest.load(Ordering::Acquire) {
             PENDING => Poll::Pending,
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn a_receipt_that_is_lost_is_not_advanced_past() {
+    fn a_lost_receipt_is_not_advanced_past() {
         let mut receipts = Receipts::new(2);
-        let kept = receipts.issue().expect("room");
+        let first = receipts.issue().expect("room");
         assert!(receipts.issue().is_some());
         assert!(!receipts.has_room());
-        complete(&receipts, kept, ReceiptOutcome::Published);
+        complete(&receipts, first, ReceiptOutcome::Published);
         assert_eq!(receipts.advance(), Some(ReceiptOutcome::Published));
         assert_eq!((receipts.advance(), receipts.in_flight()), (None, 1));
     }

@@ -1,14 +1,14 @@
-//! Publishing from outside the workers: what a broker's consumer has goes in here, from its own thread.
+//! Publishes from other threads than the workers': for consumers of brokers.
 //!
 //! ```text
-//! any thread ─ ThreadPublisher::publish ─▶ queue of the channel's shard, bounded ─▶ worker of that worker ─▶ shard
+//! any thread ─ ThreadPublisher::publish ─▶ queue of the channel's worker, bounded ─▶ that worker ─▶ shard
 //!            ◀─ ThreadPublisher::poll_room ── woken when something was taken ──┘
 //! ```
 //!
-//! RecordBatch of sources go in batches: see [`Batch`].
+//! Records of sources are submitted in batches: see [`Batch`](super::batch::Batch).
 //!
-//! A channel's publications go by one queue, so that they stay in order. Workers take from it without a lock. What a publication
-//! may be is looked at by whoever publishes, not by the worker.
+//! A channel's publications use one queue, so that they remain in order. Workers read it without a lock. Publications are checked by the
+//! publishing thread, not by the worker.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -24,51 +24,51 @@ use super::interruptions::Scope;
 use super::receipts::Receipts;
 use crate::api::UserCommand;
 use crate::options::ValidOptions;
-use crate::settings::Settings;
+use crate::settings::SharedSettings;
 
-/// Publishes from any thread. Clones publish into the same queues; each looks at the settings by itself.
+/// Publishes from any thread. Clones publish into the same queues; each checks for newer options by itself.
 #[derive(Clone)]
 pub struct ThreadPublisher {
-    pub(crate) settings: Arc<Settings>,
-    /// The settings that were looked at last.
-    seen: u64,
+    pub(crate) settings: Arc<SharedSettings>,
+    /// The generation of `options`.
+    generation: u64,
     pub(crate) options: Option<Arc<ValidOptions>>,
-    /// Noted by channels, for [`ThreadPublisher::report_interrupted`].
+    /// Stored by channels, for [`ThreadPublisher::report_interrupted`].
     pub(crate) origin: Origin,
 }
 
-/// Why a publication was not taken.
+/// The reason why a publication was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The channel cannot be: its name, or its namespace.
+    /// The channel's name or namespace is invalid.
     #[error("{}", .0.message)]
     InvalidChannel(Fault),
-    /// What is published is not one JSON value, or is not of the namespace's [`DataFormat`](crate::DataFormat).
-    #[error("no JSON")]
+    /// The data is not one JSON value, or does not have the namespace's [`DataFormat`](crate::DataFormat).
+    #[error("not valid JSON for the channel")]
     InvalidData,
-    /// [`THREAD_QUEUE`](crate::limits::THREAD_QUEUE) publications, or [`THREAD_QUEUE_BYTES`](crate::limits::THREAD_QUEUE_BYTES), wait for the channel's worker already.
-    /// [`ThreadPublisher::poll_room`] says when there are less.
-    #[error("more is being published than can be carried on")]
+    /// The queue of the channel's worker is full: [`THREAD_QUEUE`](crate::limits::THREAD_QUEUE) publications, or
+    /// [`THREAD_QUEUE_BYTES`](crate::limits::THREAD_QUEUE_BYTES). [`ThreadPublisher::poll_room`] reports when there is room.
+    #[error("overloaded: the queue of the channel's worker is full")]
     Full,
-    /// It has more than [`PUBLICATION_BYTES`](crate::limits::PUBLICATION_BYTES).
+    /// The publication exceeds [`PUBLICATION_BYTES`](crate::limits::PUBLICATION_BYTES).
     #[error("too large")]
     TooLarge,
-    /// No worker can publish it: there are no settings yet, or a successor publishes from now on.
-    #[error("nothing is pushed yet")]
+    /// There are no options yet, or a successor publishes from now on.
+    #[error("push is not ready, or has been handed over")]
     NotReady,
 }
 
 impl ThreadPublisher {
-    pub(crate) fn new(settings: &Arc<Settings>) -> ThreadPublisher {
+    pub(crate) fn new(settings: &Arc<SharedSettings>) -> ThreadPublisher {
         ThreadPublisher {
             settings: Arc::clone(settings),
-            seen: 0,
+            generation: 0,
             options: None,
             origin: Origin::PROGRAM,
         }
     }
 
-    /// An inlet of another source: channels remember that it has fed them. It publishes into the same queues.
+    /// Returns a publisher for another source: channels remember that it has fed them. It publishes into the same queues.
     #[must_use]
     pub fn for_source(&self) -> ThreadPublisher {
         let number = self.settings.sources.fetch_add(1, Ordering::Relaxed);
@@ -78,30 +78,29 @@ impl ThreadPublisher {
         }
     }
 
-    /// Whether there are settings and workers. Once there are, there are for good.
+    /// Returns whether there are options and workers. Once there are, they remain.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.settings.mesh.inbound_queues().is_some() && self.settings.has_options()
     }
 
-    /// Returns whether a successor publishes from now on: nothing is taken any more.
+    /// Returns whether a successor publishes from now on: nothing is accepted here any more.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.settings.hand_over.is_frozen()
     }
 
-    /// Whether the state of a predecessor is still to arrive: it has not stopped yet, so what arrives here from now on follows what it
-    /// had without a gap. Such publications may be doubled.
+    /// Returns whether the state of a predecessor has not arrived yet. The predecessor has not stopped, so publications from now on follow
+    /// its own without a gap, and may duplicate them.
     #[must_use]
     pub fn continues(&self) -> bool {
         self.settings.hand_over.is_awaited()
     }
 
-    /// Hands a publication of JSON to the worker where the channel is at shard, which publishes it soon. Publications of a
-    /// channel by one `ThreadPublisher` come out in their order.
+    /// Publishes JSON through the channel's worker. Publications of a channel by one `ThreadPublisher` remain in their order.
     ///
     /// # Errors
-    /// [`SubmitError`]: nobody gets it.
+    /// [`SubmitError`]: nothing was published.
     pub fn publish(&mut self, channel: &Arc<str>, json: &[u8]) -> Result<(), SubmitError> {
         if self.settings.hand_over.is_frozen() {
             // The successor has it from its own source.
@@ -131,11 +130,11 @@ impl ThreadPublisher {
         if is_put { Ok(()) } else { Err(SubmitError::Full) }
     }
 
-    /// Hands a command to a worker, which has it done on all of them and then completes the receipt that is issued for it. It may overtake
-    /// records that were handed over before and are not done.
+    /// Submits a command to a worker, which runs it on every worker and then completes the receipt that is issued for it. It may overtake
+    /// records that were submitted before.
     ///
     /// # Errors
-    /// [`SubmitError`]: nothing was handed over, and no receipt was issued. [`SubmitError::Full`] is also for a window without room
+    /// [`SubmitError`]: nothing was submitted, and no receipt was issued. [`SubmitError::Full`] includes a full window
     /// ([`Receipts::has_room`]).
     pub fn submit_command(
         &mut self,
@@ -167,13 +166,13 @@ impl ThreadPublisher {
         Ok(())
     }
 
-    /// Reports a change of the records that a source reads to a worker, behind the records that were handed to it. `false`: its queue is full.
+    /// Reports a change of a source's log to a worker, behind the records that were submitted to it. `false`: its queue is full.
     #[must_use]
     pub fn submit_event(&self, worker: usize, id: LogId, event: LogEvent) -> bool {
         self.enqueue_event(worker, Inbound::Log(id, event))
     }
 
-    /// Reports to a worker that a life of a log has ended: records that were delivered are lost, or the log was created again. Its
+    /// Reports to a worker that an epoch of a log has ended: records that were delivered are lost, or the log was created again. Its
     /// channels start epochs of their own, and positioned clients are notified. `false`: its queue is full.
     #[must_use]
     pub fn submit_log_ended(&self, worker: usize, id: LogId) -> bool {
@@ -190,22 +189,22 @@ impl ThreadPublisher {
             .unwrap_or_else(PoisonError::into_inner) = prefixes;
     }
 
-    /// The same for a worker, behind the records that were handed to it. `false`: its queue is full.
+    /// Replaces these prefixes on a worker, behind the records that were submitted to it. `false`: its queue is full.
     #[must_use]
     pub fn submit_expected(&self, worker: usize, prefixes: &[Arc<str>]) -> bool {
         self.enqueue_event(worker, Inbound::Expected(prefixes.to_vec()))
     }
 
-    fn enqueue_event(&self, worker: usize, arriving: Inbound) -> bool {
+    fn enqueue_event(&self, worker: usize, inbound: Inbound) -> bool {
         if self.settings.hand_over.is_frozen() {
             // A record before it may not be part of the state, and the successor reads it again.
             return true;
         }
         let queues = self.settings.mesh.inbound_queues().unwrap_or_default();
-        queues.get(worker).is_none_or(|queue| queue.enqueue(arriving))
+        queues.get(worker).is_none_or(|queue| queue.enqueue(inbound))
     }
 
-    /// The number of workers; zero until they have started.
+    /// Returns the number of workers; zero until they have started.
     #[must_use]
     pub fn workers(&self) -> usize {
         self.settings
@@ -215,14 +214,14 @@ impl ThreadPublisher {
     }
 
     pub(crate) fn refresh(&mut self) {
-        if let Some((seen, options)) = self.settings.newer_than(self.seen) {
-            self.seen = seen;
+        if let Some((generation, options)) = self.settings.newer_than(self.generation) {
+            self.generation = generation;
             self.options = Some(Arc::new(options));
         }
     }
 
-    /// Ready once something more of this channel may be taken; others may be quicker. At most [`THREAD_QUEUE_WAITERS`] wait at a time
-    /// for one worker: beyond that it is ready at once, and whoever publishes finds that there is no room.
+    /// Returns `Ready` once the queue of the channel's worker may have room; other publishers may take it first. At most
+    /// [`THREAD_QUEUE_WAITERS`] can wait for one worker: a further one is ready at once, and its publication is rejected.
     ///
     /// [`THREAD_QUEUE_WAITERS`]: crate::limits::THREAD_QUEUE_WAITERS
     pub fn poll_room(&self, channel: &str, context: &Context<'_>) -> Poll<()> {
@@ -233,14 +232,15 @@ impl ThreadPublisher {
         if !queue.is_full() || !queue.register_waiter(context.waker()) {
             return Poll::Ready(());
         }
-        // A publication that was taken before the waker was registered has woken no task.
-        match queue.is_full() {
-            true => Poll::Pending,
-            false => Poll::Ready(()),
+        // A publication that was taken before the waker was stored has woken no task.
+        if queue.is_full() {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
         }
     }
 
-    /// Reports that a publication of this channel was dropped behind those that were taken: the channel starts a new epoch there, so
+    /// Reports that a publication of this channel was dropped behind those that were accepted: the channel starts a new epoch there, so
     /// that no client recovers across the gap. Positioned clients are notified within a second.
     pub fn report_dropped(&self, channel: &Arc<str>) {
         if let Some(queues) = self.settings.mesh.inbound_queues() {
@@ -248,9 +248,9 @@ impl ThreadPublisher {
         }
     }
 
-    /// Reports that publications may be missing in channels whose names begin with `prefix`, behind those that were taken: a source has
-    /// reconnected. Each starts a new epoch, as with [`ThreadPublisher::report_dropped`]. An inlet [of a source](ThreadPublisher::for_source) excepts the channels
-    /// that only others have fed.
+    /// Reports that publications may be missing in channels whose names start with `prefix`, behind those that were accepted: a source has
+    /// reconnected. Each channel starts a new epoch, as with [`ThreadPublisher::report_dropped`]. A publisher [of a
+    /// source](ThreadPublisher::for_source) excepts the channels that only others have fed.
     pub fn report_interrupted(&self, prefix: &str) {
         let prefix: Arc<str> = Arc::from(prefix);
         let scope = match self.origin {
@@ -262,7 +262,7 @@ impl ThreadPublisher {
         }
     }
 
-    /// Publications that wait for workers, whoever published them.
+    /// Returns the number of queued publications, whoever published them.
     #[must_use]
     pub fn waiting(&self) -> usize {
         let queues = self.settings.mesh.inbound_queues().unwrap_or_default();

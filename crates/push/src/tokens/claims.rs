@@ -1,7 +1,7 @@
-//! What tokens say and what that claims, as applications sign it for Centrifugo: who a client is, what it may, what the server
-//! subscribes it to. Pure; the token has been verified.
+//! The claims of tokens, as applications sign them for Centrifugo: a client's identity, permissions and subscriptions. Pure; the token has
+//! been verified.
 //!
-//! What is json here and cannot be done is refused: a token is never half a token.
+//! A token with a claim that is not supported is rejected: no token is applied partially.
 
 #[cfg(test)]
 mod tests;
@@ -21,55 +21,55 @@ use serde_json::value::RawValue;
 
 use crate::options::Namespace;
 
-/// What a token claims to a connection.
+/// The claims of a connection.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ConnectClaims {
-    /// Empty: nobody knows who it is.
+    /// Empty for an anonymous client.
     pub(crate) user: String,
     pub(crate) info: Bytes,
     pub(crate) expiry: Expiry,
-    /// What the server subscribes it to.
+    /// Subscriptions by the server.
     pub(crate) channels: BTreeMap<String, SubscribeOptions>,
-    /// What it may, besides what namespaces let everybody do.
+    /// Permissions beyond those that namespaces give to all clients.
     pub(crate) capabilities: Box<[Capability]>,
-    /// Told to the client.
+    /// Sent to the client.
     pub(crate) data: Bytes,
-    /// The application's own, told to nobody else.
+    /// Opaque data of the application, not sent to clients.
     pub(crate) meta: Bytes,
 }
 
-/// What a token claims to one subscription.
+/// The claims of one subscription.
 #[derive(Debug)]
 pub(crate) struct SubscribeClaims {
-    /// Whose it must be; empty for somebody whom nobody knows.
+    /// The user that the token is for; empty for anonymous clients.
     pub(crate) user: String,
     pub(crate) channel: String,
-    /// The connection that it is for; empty for any of the user's.
+    /// The connection that the token is for; empty for any of the user's.
     pub(crate) client: String,
     pub(crate) expiry: Expiry,
     pub(crate) options: SubscribeOptions,
 }
 
-/// Until when something goes on, in seconds since 1970.
+/// The expiry of a connection or a subscription.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expiry {
-    /// When the client should have shown another token.
+    /// The time by which the client should have sent another token, in seconds since 1970. `None`: never.
     pub(crate) until: Option<u64>,
-    /// How much clocks may differ.
+    /// The tolerated difference of clocks, in seconds.
     pub(crate) leeway: u64,
 }
 
-/// How a subscription is.
+/// The options of a subscription.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SubscribeOptions {
-    /// Told to others in the channel.
+    /// Sent to other clients in the channel.
     pub(crate) info: Bytes,
-    /// Told to the client.
+    /// Sent to the client.
     pub(crate) data: Bytes,
     pub(crate) overrides: Overrides,
 }
 
-/// What is otherwise than in the channel's namespace.
+/// Options that replace those of the channel's namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Overrides {
     pub(crate) presence: Option<bool>,
@@ -79,16 +79,16 @@ pub(crate) struct Overrides {
     pub(crate) positioning: Option<bool>,
 }
 
-/// What comes of that.
+/// The resulting flags of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriptionFlags {
-    /// Whether others know of it, where they know of anybody.
+    /// Other clients are notified of the subscription, in a channel with presence or join messages.
     pub(crate) is_visible: bool,
     pub(crate) recovery: Option<bool>,
     pub(crate) positioning: Option<bool>,
 }
 
-/// What may be done with some channels.
+/// Permissions in some channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Capability {
     channels: Box<[String]>,
@@ -99,7 +99,7 @@ pub(crate) struct Capability {
     pub(crate) history: bool,
 }
 
-/// As a token of a connection has it.
+/// The claims of a connection's token, in JSON.
 #[derive(Deserialize)]
 struct ConnectTokenJson<'a> {
     #[serde(borrow)]
@@ -112,7 +112,7 @@ struct ConnectTokenJson<'a> {
     expire_at: Option<f64>,
 }
 
-/// As a token of a subscription has it.
+/// The claims of a subscription's token, in JSON.
 #[derive(Deserialize)]
 struct SubscribeTokenJson<'a> {
     channel: Option<String>,
@@ -133,12 +133,12 @@ pub(crate) struct SubscribeOptionsJson<'a> {
     data: Option<&'a RawValue>,
     b64data: Option<String>,
     r#override: Option<OverridesJson>,
-    // Nothing would be done about these.
+    // Parsed to be rejected: these are not supported.
     expire_at: Option<f64>,
     server_tags_filter: Option<IgnoredAny>,
 }
 
-/// Another name is one that nothing would be done about.
+/// An unknown name is rejected, since it would have no effect.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct OverridesJson {
@@ -214,7 +214,7 @@ impl SubscribeClaims {
         let channel = json.channel.filter(|channel| !channel.is_empty());
         Ok(SubscribeClaims {
             user: user_claim(token)?,
-            channel: channel.ok_or(TokenError::Invalid("the token is for no channel"))?,
+            channel: channel.ok_or(TokenError::Invalid("the token has no channel"))?,
             client: json.client.unwrap_or_default(),
             expiry: Expiry::from_token(token, json.expire_at, leeway),
             options: SubscribeOptions {
@@ -230,7 +230,7 @@ impl SubscribeOptionsJson<'_> {
     pub(crate) fn into_options(self) -> Result<SubscribeOptions, TokenError> {
         if self.expire_at.is_some_and(|at| at != 0.0) || self.server_tags_filter.is_some() {
             return Err(TokenError::Invalid(
-                "a subscription of the server's has no end and no filter of its own",
+                "expire_at and server_tags_filter are not supported for subscriptions by the server",
             ));
         }
         Ok(SubscribeOptions {
@@ -242,26 +242,26 @@ impl SubscribeOptionsJson<'_> {
 }
 
 impl Expiry {
-    /// As long as the token, unless it says otherwise: 0 is for ever.
+    /// Returns the token's expiry, unless another one is given; 0 is never.
     fn from_token(token: &ParsedToken<'_>, expire_at: Option<f64>, leeway: Duration) -> Expiry {
         let until = match expire_at {
             Some(0.0) => None,
             json => json.or(token.claims.expires_at()),
         };
         Expiry {
-            // Before 1970 is 0, and what is too large the end of time.
+            // Times before 1970 become 0, and later times than the type allows the largest one.
             until: until.map(|seconds| seconds.ceil() as u64),
             leeway: leeway.as_secs() + u64::from(leeway.subsec_nanos() > 0),
         }
     }
 
-    /// Whether it is over before it has begun.
+    /// Returns whether it has expired already.
     pub(crate) fn is_expired(self, now: Duration) -> bool {
         let last = self.until.map(|until| until.saturating_add(self.leeway));
         last.is_some_and(|last| now.as_secs() >= last)
     }
 
-    /// What clients are told: whether it ends, and after how many seconds they should show another token.
+    /// Returns the fields for clients: whether it expires, and the seconds until they should send another token.
     pub(crate) fn client_ttl(self, now: Duration) -> (bool, u32) {
         match self.until {
             Some(until) => {
@@ -272,7 +272,7 @@ impl Expiry {
         }
     }
 
-    /// When it ends, in seconds since 1970, if whoever can show another token has so long for that.
+    /// Returns the deadline, in seconds since 1970, with the grace period of a client that can send another token.
     pub(crate) fn deadline(self, grace: Duration) -> Option<u64> {
         let until = self.until?;
         Some(until.saturating_add(self.leeway).saturating_add(grace.as_secs()))
@@ -293,29 +293,30 @@ impl From<OverridesJson> for Overrides {
 }
 
 impl Overrides {
-    /// What comes of them in a channel.
+    /// Returns the flags of a subscription in a channel.
     ///
     /// # Errors
-    /// [`Fault::NOT_AVAILABLE`]: a channel is one for all who listen. What it does not know it knows of nobody, and who comes and
-    /// goes is told to all or to none.
+    /// [`Fault::NOT_AVAILABLE`] for options that the namespace does not have: presence and join messages are the same for all subscribers
+    /// of a channel.
     pub(crate) fn apply_to(self, namespace: &Namespace) -> Result<SubscriptionFlags, Fault> {
         let channel_options = &namespace.channel_options;
-        let is_kept = channel_options.history.is_some();
+        let is_retained = channel_options.history.is_some();
         let presence = self.presence.unwrap_or(channel_options.presence);
         let join_leave = self.join_leave.unwrap_or(channel_options.join_leave);
-        let is_as_others = (presence, join_leave) == (channel_options.presence, channel_options.join_leave);
+        let is_unchanged = (presence, join_leave) == (channel_options.presence, channel_options.join_leave);
         let is_hidden = !presence && !join_leave;
-        let is_told = self
+        let is_consistent = self
             .push_join_leave
-            .is_none_or(|told| told == channel_options.join_leave);
-        let is_had = |wanted: Option<bool>, there: bool| wanted != Some(true) || there;
-        let has_places = is_had(self.recovery, is_kept) && is_had(self.positioning, namespace.reports_gaps());
-        if !(is_as_others || is_hidden) || !is_told || !has_places {
-            log::debug!("push: a token wants of a subscription what its namespace does not have: {self:?}");
+            .is_none_or(|pushed| pushed == channel_options.join_leave);
+        let is_satisfied = |wanted: Option<bool>, there: bool| wanted != Some(true) || there;
+        let has_positions = is_satisfied(self.recovery, is_retained)
+            && is_satisfied(self.positioning, namespace.reports_gaps());
+        if !(is_unchanged || is_hidden) || !is_consistent || !has_positions {
+            log::debug!("push: subscription options that the namespace does not have: {self:?}");
             return Err(Fault::NOT_AVAILABLE);
         }
         Ok(SubscriptionFlags {
-            is_visible: is_as_others,
+            is_visible: is_unchanged,
             recovery: self.recovery,
             positioning: self.positioning,
         })
@@ -339,17 +340,20 @@ impl From<CapabilityJson> for Capability {
 impl Capability {
     pub(crate) fn matches_channel(&self, channel: &str) -> bool {
         let mut names = self.channels.iter();
-        names.any(|name| match self.has_wildcards {
-            true => matches_wildcard(channel.as_bytes(), name.as_bytes()),
-            false => name == channel,
+        names.any(|name| {
+            if self.has_wildcards {
+                matches_wildcard(channel.as_bytes(), name.as_bytes())
+            } else {
+                name == channel
+            }
         })
     }
 }
 
-/// Whether a text is like a pattern, in which `*` is any text. In at most as many steps as the product of their lengths.
+/// Returns whether a text matches a pattern, in which `*` is any text. Takes at most as many steps as the product of their lengths.
 fn matches_wildcard(text: &[u8], pattern: &[u8]) -> bool {
     let (mut at, mut of) = (0, 0);
-    // Behind the last `*`, and how much of the text it is taken for.
+    // The position behind the last `*`, and the length of the text that it matches.
     let mut star = None;
     while at < text.len() {
         if pattern.get(of) == Some(&b'*') {
@@ -369,35 +373,33 @@ fn matches_wildcard(text: &[u8], pattern: &[u8]) -> bool {
 
 fn parse_claims<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TokenError> {
     serde_json::from_slice(json).map_err(|why| {
-        // Its own words may have a part of the token in them.
-        log::debug!(
-            "a token's claim is not what it should be (column {})",
-            why.column()
-        );
-        TokenError::Invalid("a claim of the token is not what it should be")
+        // The error's own text may contain a part of the token.
+        log::debug!("invalid claim in a token (column {})", why.column());
+        TokenError::Invalid("a claim of the token is invalid")
     })
 }
 
-/// A number is no name of a user: it would be another one to whoever reads it as a text.
+/// Returns the user. A number is rejected: as a text it might be another user's name.
 fn user_claim(token: &ParsedToken<'_>) -> Result<String, TokenError> {
     match token.claims.get("sub") {
         None => Ok(String::new()),
         Some(Value::String(user)) => Ok(user.clone()),
-        Some(_) => Err(TokenError::Invalid("the name of the token's user is no text")),
+        Some(_) => Err(TokenError::Invalid("the token's user is not a text")),
     }
 }
 
-/// JSON, or what stands there in base64.
+/// Returns the JSON, or the decoded base64 instead.
 pub(crate) fn decode_bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, TokenError> {
     if let Some(text) = base64.filter(|text| !text.is_empty()) {
         let decoded = STANDARD.decode(text);
         return decoded
             .map(Bytes::from)
-            .map_err(|_| TokenError::Invalid("a claim of the token is not in base64"));
+            .map_err(|_| TokenError::Invalid("a claim of the token is not base64"));
     }
     let json = json.map_or_else(Bytes::new, |json| Bytes::copy_from_slice(json.get().as_bytes()));
-    match json.is_empty() {
-        true => Ok(json),
-        false => compact(&json).map_err(|_| TokenError::Invalid("a claim of the token is no JSON")),
+    if json.is_empty() {
+        Ok(json)
+    } else {
+        compact(&json).map_err(|_| TokenError::Invalid("a claim of the token is not JSON"))
     }
 }

@@ -1,4 +1,4 @@
-//! Who signs tokens, and what is asked of one before anything in it counts. What a token claims: `claims.rs`.
+//! Verification of tokens. Their claims: `claims.rs`.
 
 pub(crate) mod claims;
 
@@ -12,22 +12,22 @@ use ringmain_jwt::{Algorithm, KeySet, ParsedToken, TokenError};
 
 use crate::tokens::claims::{ConnectClaims, SubscribeClaims};
 
-/// By what clients show who they are, and what they may listen to: tokens (RFC 7519) of an application that the owner trusts.
+/// Options of tokens (RFC 7519), by which an application identifies clients and grants permissions.
 #[derive(Clone, Debug)]
 pub struct Tokens {
-    /// By what signatures are checked.
+    /// The keys that verify signatures.
     pub keys: Keys,
-    /// Others are refused; `none` is none of them. At least one.
+    /// The allowed algorithms, at least one; `none` is not among them.
     pub algorithms: Vec<Algorithm>,
-    /// What `iss` must be. `None`: it is not looked at.
+    /// The required `iss`. `None`: not checked.
     pub issuer: Option<String>,
-    /// One of these must be `aud`, or be among it. None: it is not looked at.
+    /// The audiences, one of which has to be (in) `aud`. Empty: not checked.
     pub audiences: Vec<String>,
-    /// By how much clocks may differ.
+    /// The tolerated difference of clocks.
     pub leeway: Duration,
 }
 
-/// Keys that may change while clients connect; clones are the same.
+/// Keys that can be replaced while clients connect. Clones refer to the same.
 #[derive(Clone, Debug)]
 pub struct Keys(KeyStore);
 
@@ -37,40 +37,40 @@ enum KeyStore {
     Source(Arc<dyn KeySource>),
 }
 
-/// Who keeps keys up to date that somebody else serves. Workers ask it about each token, so it must not wait.
+/// A source of keys that it keeps up to date. Called by workers for each token, and must not block.
 pub trait KeySource: Debug + Send + Sync {
-    /// By what a signature by this algorithm, and by the key that the token names, can be checked.
+    /// Returns the keys for a signature by this algorithm, and with the key ID of the token.
     fn find_keys(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> KeyLookup;
 }
 
-/// What a signature can be checked by.
+/// The result of a lookup.
 #[derive(Clone, Debug)]
 pub enum KeyLookup {
-    /// Such keys, among which is one that it may be by.
+    /// Keys, among which is a candidate.
     Keys(Arc<KeySet>),
-    /// There is no such key: the token is refused.
+    /// There is no such key: the token is rejected.
     Unknown,
-    /// Nobody knows yet: the client is told to try again (error 100).
+    /// The keys are not available yet: the client is asked to retry (error 100).
     Unavailable,
 }
 
-/// Why a token claims nothing.
+/// The reason why a token was not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum VerifyError {
     Invalid(TokenError),
-    /// By what it could be proved is not there now.
+    /// The keys are not available now.
     Unavailable,
 }
 
 impl From<TokenError> for VerifyError {
-    fn from(wrong: TokenError) -> VerifyError {
-        VerifyError::Invalid(wrong)
+    fn from(invalid: TokenError) -> VerifyError {
+        VerifyError::Invalid(invalid)
     }
 }
 
 impl Tokens {
-    /// Signed by one of these keys, by any algorithm that is for keys of their kinds: those of HMAC if there are secrets, all
-    /// others if there are public keys. Whoever issues them is not looked at; clocks may differ by 30 s.
+    /// Allows any algorithm for the kinds of these keys: HMAC with secrets, all others with public keys. The issuer is not checked; the
+    /// leeway is 30 s.
     #[must_use]
     pub fn new(keys: KeySet) -> Tokens {
         let is_of = |public: bool| {
@@ -88,7 +88,7 @@ impl Tokens {
         }
     }
 
-    /// Signed by a key that somebody keeps up to date, by one of these algorithms. Else as [`Tokens::new`].
+    /// Creates options with keys of a source and these algorithms, otherwise as [`Tokens::new`].
     #[must_use]
     pub fn from_source(source: Arc<dyn KeySource>, algorithms: Vec<Algorithm>) -> Tokens {
         Tokens {
@@ -100,14 +100,17 @@ impl Tokens {
         }
     }
 
-    /// What is wrong with them, for whoever has set them up.
+    /// Checks the options.
+    ///
+    /// # Errors
+    /// A text for the operator.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.algorithms.is_empty() {
             return Err("tokens: expected at least one algorithm, found none".to_owned());
         }
-        // What is kept elsewhere may come later.
+        // A source may have its keys later.
         let keys = self.keys.current();
-        let lacks = keys.as_ref().and_then(|keys| {
+        let missing_key = keys.as_ref().and_then(|keys| {
             self.algorithms.iter().find(|one| {
                 let kin = |other: &Algorithm| {
                     other.is_asymmetric() == one.is_asymmetric() && keys.has_candidate(*other, None)
@@ -115,10 +118,10 @@ impl Tokens {
                 !Algorithm::ALL.iter().any(kin)
             })
         });
-        if let Some(lacks) = lacks {
+        if let Some(missing_key) = missing_key {
             return Err(format!(
                 "tokens: expected a key for the algorithm {}, found none of that kind",
-                lacks.name()
+                missing_key.name()
             ));
         }
         let empty = |text: &String| text.is_empty();
@@ -128,12 +131,12 @@ impl Tokens {
         Ok(())
     }
 
-    /// What a token claims that a client shows when it connects, or to stay connected.
+    /// Verifies the token of a connection. Returns its claims.
     pub(crate) fn verify_connect(&self, token: &str, cx: &Cx) -> Result<ConnectClaims, VerifyError> {
         Ok(ConnectClaims::from_token(&self.verify(token, cx)?, self.leeway)?)
     }
 
-    /// The same of one that it shows to listen to a channel, or to go on with that.
+    /// Verifies the token of a subscription. Returns its claims.
     pub(crate) fn verify_subscribe(&self, token: &str, cx: &Cx) -> Result<SubscribeClaims, VerifyError> {
         Ok(SubscribeClaims::from_token(
             &self.verify(token, cx)?,
@@ -141,51 +144,51 @@ impl Tokens {
         )?)
     }
 
-    /// A token that is of whom it says to be, for us, and holds now.
+    /// Verifies signature, issuer, audience and validity of a token.
     fn verify<'t>(&self, token: &'t str, cx: &Cx) -> Result<ParsedToken<'t>, VerifyError> {
         let parsed = ParsedToken::parse(token.as_bytes())?;
-        let wrong = |why| VerifyError::Invalid(TokenError::Invalid(why));
+        let invalid = |why| VerifyError::Invalid(TokenError::Invalid(why));
         if !self.algorithms.contains(&parsed.algorithm) {
-            return Err(wrong("the token's algorithm is not allowed"));
+            return Err(invalid("the token's algorithm is not allowed"));
         }
-        // Before the signature: no key need be fetched for a token that is somebody else's.
+        // Before the signature: no key has to be fetched for a token of another issuer.
         if self.issuer.is_some() && parsed.claims.issuer() != self.issuer.as_deref() {
-            return Err(wrong("the token is of another issuer"));
+            return Err(invalid("the token is from another issuer"));
         }
         if !parsed.claims.has_audience(&self.audiences) {
-            return Err(wrong("the token is for another audience"));
+            return Err(invalid("the token is for another audience"));
         }
         let key = parsed.key_id.as_deref();
         let keys = match self.keys.find_keys(parsed.algorithm, key, cx.now()) {
             KeyLookup::Keys(keys) => keys,
-            KeyLookup::Unknown => return Err(wrong("the token's key is not known")),
+            KeyLookup::Unknown => return Err(invalid("the token's key is not known")),
             KeyLookup::Unavailable => return Err(VerifyError::Unavailable),
         };
         if !keys.verify(parsed.algorithm, key, parsed.signing_input, &parsed.signature) {
-            return Err(wrong("the token's signature is wrong"));
+            return Err(invalid("the token's signature is invalid"));
         }
-        // Last: whoever is told that its token has expired gets another one, which must not be said of a forged one.
+        // Last: a client whose token has expired requests another one, and must not do so for a forged one.
         parsed.claims.check_validity(cx.wall(), self.leeway)?;
         Ok(parsed)
     }
 }
 
 impl Keys {
-    /// These.
+    /// Creates a fixed set of keys.
     #[must_use]
     pub fn new(keys: KeySet) -> Keys {
         Keys(KeyStore::Static(Arc::new(RwLock::new(Arc::new(keys)))))
     }
 
-    /// Other ones from the next token on, on all workers. Who is connected stays so; [algorithms](Tokens::algorithms) stay what
-    /// they are. Those of a [`KeySource`] are its own: nothing changes.
+    /// Replaces the keys from the next token on, on all workers. Connected clients remain, and the [algorithms](Tokens::algorithms) do not
+    /// change. Has no effect on the keys of a [`KeySource`].
     pub fn replace(&self, keys: KeySet) {
         if let KeyStore::Static(here) = &self.0 {
             *here.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         }
     }
 
-    /// `None`: they are kept elsewhere.
+    /// Returns the keys. `None`: they belong to a source.
     fn current(&self) -> Option<Arc<KeySet>> {
         match &self.0 {
             KeyStore::Static(here) => Some(Arc::clone(&here.read().unwrap_or_else(PoisonError::into_inner))),

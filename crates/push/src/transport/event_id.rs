@@ -1,5 +1,5 @@
-//! The positions that a client of an event stream has, as the `id` of its events: a browser that comes back sends the last one as
-//! `Last-Event-ID`, and recovers from there whatever its URL says (WHATWG HTML §9.2).
+//! The positions of an event stream's client, as the `id` of its events: a browser that reconnects sends the last one as `Last-Event-ID`,
+//! and recovers from there whatever its URL is (WHATWG HTML §9.2).
 //!
 //! ```text
 //! id: prices:a=12.4c2f3195501ee0cf&news=3.77ab…       channel, offset, epoch; of all channels that have positions
@@ -14,16 +14,16 @@ use serde::de::IgnoredAny;
 
 use crate::limits;
 
-/// The flag of a subscription that the client has not named itself: it counts only if the server subscribes the client.
+/// The flag of a subscription that the client has not requested itself: it is used only if the server subscribes the client.
 pub(crate) const RESUMED: i64 = i64::MIN;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
     channels: BTreeMap<String, EventPosition>,
-    /// Channels of commands that are not answered yet, by number.
+    /// Channels of commands without a reply, by number.
     commands: BTreeMap<u32, String>,
-    /// The last event had one.
+    /// Set if the last event had an `id`.
     has_id: bool,
 }
 
@@ -74,7 +74,7 @@ struct OffsetField {
 }
 
 impl Positions {
-    /// Of a client that sends these commands with its request.
+    /// Stores the channels of commands in the client's request.
     pub(crate) fn expect_replies(&mut self, commands: &[Command]) {
         let subscribes = commands.iter().filter_map(|command| {
             let subscribe = command.subscribe.as_ref()?;
@@ -83,7 +83,7 @@ impl Positions {
         self.commands.extend(subscribes);
     }
 
-    /// Appends the line of an event's `id` if the message changes a position.
+    /// Appends the `id` line of an event if the message changes a position.
     pub(crate) fn write_id(&mut self, message: &[u8], out: &mut Vec<u8>) {
         let Ok(message) = serde_json::from_slice::<EventMessage<'_>>(message) else {
             return;
@@ -102,7 +102,7 @@ impl Positions {
         }
         if out.len() - before > limits::EVENT_ID_BYTES {
             out.truncate(before);
-            // The one before would have what follows it repeated.
+            // With the previous `id` the publications behind it would be repeated.
             if std::mem::take(&mut self.has_id) {
                 out.extend_from_slice(b"id\n");
             }
@@ -143,7 +143,7 @@ impl Positions {
     }
 
     fn set_position(&mut self, channel: &str, subscribed: &SubscribeFields<'_>) -> bool {
-        // Without an epoch there is nothing to recover from.
+        // Without an epoch there is no position to recover from.
         if channel.is_empty() || subscribed.epoch.is_empty() {
             return false;
         }
@@ -160,7 +160,7 @@ impl Positions {
     }
 }
 
-/// The positions of a `Last-Event-ID`. What is none of ours says nothing.
+/// Parses a `Last-Event-ID`. Other texts have no positions.
 fn parse_positions(id: &str) -> BTreeMap<String, EventPosition> {
     let entries = id.split('&').filter_map(|entry| {
         let (channel, position) = entry.split_once('=')?;
@@ -171,13 +171,14 @@ fn parse_positions(id: &str) -> BTreeMap<String, EventPosition> {
         };
         Some((unescape_channel(channel)?, position))
     });
-    match id.len() <= limits::EVENT_ID_BYTES {
-        true => entries.collect(),
-        false => BTreeMap::new(),
+    if id.len() <= limits::EVENT_ID_BYTES {
+        entries.collect()
+    } else {
+        BTreeMap::new()
     }
 }
 
-/// Sets the positions of a connect request's channels to those that the client has.
+/// Sets the positions of a connect request's channels to those of the client.
 pub(crate) fn resume_connect(id: &str, connect: &mut ConnectRequest) {
     for (channel, position) in parse_positions(id) {
         let subscribe = connect
@@ -192,7 +193,7 @@ pub(crate) fn resume_connect(id: &str, connect: &mut ConnectRequest) {
     }
 }
 
-/// The same for commands.
+/// Sets the positions of commands to those of the client.
 pub(crate) fn resume_commands(id: &str, commands: &mut [Command]) {
     let positions = parse_positions(id);
     for command in commands {

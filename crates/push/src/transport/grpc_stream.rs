@@ -1,6 +1,6 @@
-//! Clients that only listen, by gRPC and gRPC-Web: the service that Centrifugo has for them, with its one method.
+//! Unidirectional clients over gRPC and gRPC-Web: Centrifugo's service, with its one method.
 //!
-//! A session like those of `http.rs`; what differs is how it ends, which is a status.
+//! A session like those of `http.rs`, except that a status ends it.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -16,14 +16,14 @@ use ringmain_web::{App, Reply, Request};
 use crate::transport::http::{SessionGuard, accepting_worker, with_cors};
 use crate::transport::http_stream::{Framing, HttpStream, limit_unacknowledged};
 
-/// As clients are generated that know Centrifugo's.
+/// The name in clients generated from Centrifugo's definition.
 const SERVICE: &str = "centrifugal.centrifugo.unistream.CentrifugoUniStream";
 
-/// What pages of other hosts say in a call (`CORS` of gRPC-Web).
-const SAID: &str = "Content-Type, X-Grpc-Web, X-User-Agent, Grpc-Timeout";
+/// Request headers of gRPC-Web that pages of other origins may set (CORS).
+const REQUEST_HEADERS: &str = "Content-Type, X-Grpc-Web, X-User-Agent, Grpc-Timeout";
 
-/// What those may read of the answer, beside its body.
-const READ: &str = "Grpc-Status, Grpc-Message";
+/// Response headers that these pages may read.
+const RESPONSE_HEADERS: &str = "Grpc-Status, Grpc-Message";
 
 pub(crate) fn add_routes(app: App) -> App {
     app.group("", |group| {
@@ -33,7 +33,7 @@ pub(crate) fn add_routes(app: App) -> App {
         with_cors(group)
             .after(|request, reply| {
                 if request.header("origin").is_some() {
-                    reply.header("Access-Control-Expose-Headers", READ)?;
+                    reply.header("Access-Control-Expose-Headers", RESPONSE_HEADERS)?;
                 }
                 Ok(())
             })
@@ -44,12 +44,12 @@ pub(crate) fn add_routes(app: App) -> App {
 
 fn answer_preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> ringmain_web::Result {
     reply.header("Access-Control-Allow-Methods", "POST, OPTIONS")?;
-    reply.header("Access-Control-Allow-Headers", SAID)?;
+    reply.header("Access-Control-Allow-Headers", REQUEST_HEADERS)?;
     reply.header("Access-Control-Max-Age", "300")?;
     reply.no_content()
 }
 
-/// Brings pushes until either side ends the call.
+/// Sends pushes until either side ends the call.
 async fn handle_consume(
     call: &Call<'_>,
     connect: ConnectRequest,
@@ -65,12 +65,12 @@ async fn handle_consume(
     session.client.pending.start_handshake(handshake);
     session.connect_unidirectional(&connect);
     stream.wait_readable().await;
-    if let Some(why) = stream.disconnect_reason()
-        && !session.client.has_connected.get()
+    if let Some(disconnect) = stream.disconnect_reason()
+        && !session.client.has_connected()
     {
-        return Err(disconnect_status(why));
+        return Err(disconnect_status(disconnect));
     }
-    // nginx would keep the beginning back.
+    // nginx would buffer the start of the response.
     call.add_header("x-accel-buffering", "no")?;
     replies.live().await?;
     let mut draining = pin!(request.cx().draining());
@@ -83,33 +83,34 @@ async fn handle_consume(
     ))
 }
 
-/// What waits for the client; the end of the process is the session's.
+/// Returns the next pushes. When the process drains, the session is closed.
 async fn next_chunk(
     mut draining: Pin<&mut Draining>,
     open: &SessionGuard,
     stream: &HttpStream,
 ) -> Option<Vec<u8>> {
-    let mut news = pin!(stream.next_chunk());
+    let mut chunk = pin!(stream.next_chunk());
     poll_fn(|context| {
         if stream.disconnect_reason().is_none() && draining.as_mut().poll(context).is_ready() {
             open.0.client.disconnect(Disconnect::SHUTDOWN);
         }
-        news.as_mut().poll(context)
+        chunk.as_mut().poll(context)
     })
     .await
 }
 
-/// How a call ends whose session was ended: by what its client is to do, with reason and code in words.
-fn disconnect_status(why: Disconnect) -> Status {
-    let code = match why {
+/// Returns the status for a disconnected session: its code by the expected reaction of the client, its text with the disconnect's reason
+/// and code.
+fn disconnect_status(disconnect: Disconnect) -> Status {
+    let code = match disconnect {
         Disconnect::INVALID_TOKEN | Disconnect::EXPIRED => Code::Unauthenticated,
         Disconnect::PERMISSION_DENIED | Disconnect::FORCED => Code::PermissionDenied,
         Disconnect::CONNECTION_LIMIT | Disconnect::CHANNEL_LIMIT => Code::ResourceExhausted,
         Disconnect::BAD_REQUEST => Code::InvalidArgument,
-        // To be asked again later.
-        why if why.should_reconnect() => Code::Unavailable,
+        // The client may retry later.
+        disconnect if disconnect.should_reconnect() => Code::Unavailable,
         _ => Code::FailedPrecondition,
     };
-    let Disconnect { code: number, reason } = why;
+    let Disconnect { code: number, reason } = disconnect;
     Status::new(code, format!("{reason} (code {number})"))
 }

@@ -1,4 +1,4 @@
-//! Sessions without a WebSocket: answers that last bring what the server has to say, requests beside them what the client has.
+//! Sessions without a WebSocket: streamed responses carry the server's messages, requests beside them the client's.
 //!
 //! Endpoints and bodies are those that Centrifuge's SDKs expect.
 
@@ -46,7 +46,7 @@ pub(crate) fn add_routes(app: App) -> App {
     })
 }
 
-/// For pages that may connect alone, and readable for those of them that are another host's (Fetch §3.2).
+/// Restricts a group to allowed origins, and lets pages of other origins read it (Fetch §3.2).
 pub(crate) fn with_cors(group: Group) -> Group {
     group
         .before(|request, _| origin_checked_worker(request).map(|_| Flow::Continue))
@@ -95,7 +95,7 @@ async fn serve_uni_http_stream(request: &Request<'_>, reply: &mut Reply<'_>) -> 
 async fn serve_uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let mut connect = match request.method() {
         Method::Post => parse_connect(&read_message(request).await?)?,
-        // A plain `EventSource` need not say anything.
+        // A plain `EventSource` need not send a request.
         _ => match query_connect(request)? {
             Some(asked) => parse_connect(&asked)?,
             None => ConnectRequest::default(),
@@ -107,7 +107,7 @@ async fn serve_uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     serve_unidirectional(request, reply, Framing::Sse, &connect).await
 }
 
-/// A session whose client answers by [`emulation`].
+/// Serves a session whose client sends its commands to [`serve_emulation`].
 async fn serve_bidirectional(
     request: &Request<'_>,
     reply: &mut Reply<'_>,
@@ -132,15 +132,15 @@ async fn serve_bidirectional(
     let open = SessionGuard::new(request, worker, &stream, false);
     open.0.client.pending.start_handshake(handshake);
     open.0.execute_all(commands.into_iter().map(Ok));
-    if !open.0.client.has_connected.get() && !open.0.client.is_connecting() {
-        // It was told why, and has no other way to ask again.
+    if !open.0.client.has_connected() && !open.0.client.is_connecting() {
+        // The client was notified of the reason, and has no other way to retry.
         stream.finish(Disconnect::BAD_REQUEST, b"");
     }
     stream.run_session(&open.0, reply).await
 }
 
-/// A session whose client only listens. One that is refused for good is told by a status, for `EventSource` comes back whatever
-/// the last event says.
+/// Serves a unidirectional session. A client that is refused permanently receives a status, since `EventSource` reconnects whatever the
+/// last event is.
 async fn serve_unidirectional(
     request: &Request<'_>,
     reply: &mut Reply<'_>,
@@ -162,7 +162,7 @@ async fn serve_unidirectional(
     open.0.connect_unidirectional(connect);
     stream.wait_readable().await;
     if let Some(why) = stream.disconnect_reason()
-        && !open.0.client.has_connected.get()
+        && !open.0.client.has_connected()
         && (!why.should_reconnect() || why == Disconnect::EXPIRED)
     {
         return Err(rejection_error(why));
@@ -171,7 +171,7 @@ async fn serve_unidirectional(
     stream.run_session(&open.0, reply).await
 }
 
-/// A session that is over when its answer's task is.
+/// A session that is closed together with the task of its response.
 pub(crate) struct SessionGuard(pub(crate) CommandHandler);
 
 impl SessionGuard {
@@ -199,19 +199,19 @@ impl Drop for SessionGuard {
     }
 }
 
-/// The other half of [`talk`]: hands commands to the worker that has the session.
+/// Receives the commands of [`serve_bidirectional`] sessions, and forwards them to the worker with the session.
 async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let worker = request_worker(request)?;
     let format = request_format(request);
-    let most = worker.options().message_bytes;
+    let limit = worker.options().message_bytes;
     // Each byte of a text may be escaped, and names are beside it.
-    let body = read_body(request, 2 * most + 1024).await?;
+    let body = read_body(request, 2 * limit + 1024).await?;
     let read = format.read(&body);
     let EmulationRequest { node, session, data } =
-        read.map_err(|broken| malformed_error("`session`, `node` and `data`", &broken))?;
+        read.map_err(|error| malformed_error("`session`, `node` and `data`", &error))?;
     if node != **worker.node() {
         return Err(Error::not_found(
-            "expected the `node` of this server's connect reply, found another: it was started anew, or is another one; connect again",
+            "expected the `node` of this server's connect reply, found another one: the server was restarted, or is a different one; reconnect",
         ));
     }
     let Some(name) = SessionName::parse(&session) else {
@@ -230,8 +230,8 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
             })?
             .into(),
     };
-    if data.len() > most {
-        return Err(too_large(most));
+    if data.len() > limit {
+        return Err(too_large(limit));
     }
     let emulated = EmulatedMessage {
         secret: name.secret,
@@ -239,10 +239,11 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
         data,
     };
     if !worker.forward_emulated(name.worker, emulated) {
-        let what = "more commands are on their way between workers than can be carried on; connect again a little later";
+        let what =
+            "server overloaded: too many commands are queued between workers; reconnect a little later";
         return Err(Error::new(503, what).with_header("Retry-After", "1"));
     }
-    // Whoever names a session that is gone is told so by the end of its stream.
+    // The client of a session that has ended is notified by the end of its stream.
     reply.no_content()
 }
 
@@ -251,20 +252,20 @@ fn admit(request: &Request<'_>, worker: &PushWorker) -> Result<Handshake> {
     worker.admit_connection()
 }
 
-/// Makes a client reconnect later. `EventSource` claims up permanently at any status but 200, so it gets an empty stream.
+/// Asks a client to reconnect later. `EventSource` stops permanently at any status but 200, so it receives an empty stream.
 fn retry_later(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, busy: Error) -> Result {
     if framing != Framing::Sse || request.method() != Method::Get || busy.status() != 503 {
         return Err(busy);
     }
     let mut body = Vec::new();
     let after = reconnect_after(request.cx());
-    // Nothing of it can be wrong: it has no text.
+    // Without text it cannot be invalid.
     let _ = Event::new().retry(Duration::from_secs(after)).write(&mut body);
     reply.header("Cache-Control", "no-store")?;
     reply.bytes("text/event-stream", body)
 }
 
-/// The worker, unless it is about to close.
+/// Returns the worker, unless the process drains.
 pub(crate) fn accepting_worker<'r>(request: &Request<'r>) -> Result<&'r PushWorker> {
     if request.cx().is_draining() {
         return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
@@ -272,47 +273,51 @@ pub(crate) fn accepting_worker<'r>(request: &Request<'r>) -> Result<&'r PushWork
     request_worker(request)
 }
 
-/// As the SDKs say it.
+/// Returns the format, as declared by the SDKs.
 fn request_format(request: &Request<'_>) -> Format {
-    let said = request.header("content-type").unwrap_or_default();
-    let essence = said.split(';').next().unwrap_or_default().trim();
-    match essence.eq_ignore_ascii_case("application/octet-stream") {
-        true => Format::Protobuf,
-        false => Format::Json,
+    let content_type = request.header("content-type").unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case("application/octet-stream") {
+        Format::Protobuf
+    } else {
+        Format::Json
     }
 }
 
-/// A client's message.
+/// Reads a client's message.
 async fn read_message(request: &Request<'_>) -> Result<Bytes> {
     read_body(request, request_worker(request)?.options().message_bytes).await
 }
 
-/// All of a body.
-pub(crate) async fn read_body(request: &Request<'_>, most: usize) -> Result<Bytes> {
+/// Reads a body.
+///
+/// # Errors
+/// 413 for more than `limit` bytes.
+pub(crate) async fn read_body(request: &Request<'_>, limit: usize) -> Result<Bytes> {
     let mut body = Vec::new();
     while let Some(piece) = request.chunk().await? {
-        if body.len() + piece.len() > most {
-            return Err(too_large(most));
+        if body.len() + piece.len() > limit {
+            return Err(too_large(limit));
         }
         body.extend_from_slice(&piece);
     }
     Ok(body.into())
 }
 
-fn too_large(most: usize) -> Error {
-    Error::new(413, format!("expected at most {most} bytes, found more"))
+fn too_large(limit: usize) -> Error {
+    Error::new(413, format!("expected at most {limit} bytes, found more"))
 }
 
-/// What the query says.
+/// Returns the connect command in the query.
 fn query_connect(request: &Request<'_>) -> Result<Option<Bytes>> {
     let asked = request.query()?.get("cf_connect").map(Cow::into_owned);
     Ok(asked.filter(|asked| !asked.is_empty()).map(Bytes::from))
 }
 
-/// All of a message, which begins with a connect command.
+/// Parses a message that starts with a connect command.
 fn parse_commands(format: Format, message: Bytes) -> Result<Vec<Command>> {
     let commands: std::result::Result<Vec<Command>, _> = Commands::new(format, message).collect();
-    let commands = commands.map_err(|broken| Error::bad_request(truncate(&broken.to_string()).to_owned()))?;
+    let commands = commands.map_err(|error| Error::bad_request(truncate(&error.to_string()).to_owned()))?;
     match commands.first() {
         Some(first) if first.connect.is_some() && first.id > 0 => Ok(commands),
         Some(_) => Err(Error::bad_request(
@@ -324,14 +329,14 @@ fn parse_commands(format: Format, message: Bytes) -> Result<Vec<Command>> {
 
 fn parse_connect(message: &Bytes) -> Result<ConnectRequest> {
     let read = Format::Json.read(message);
-    read.map_err(|broken| malformed_error("a connect request", &broken))
+    read.map_err(|error| malformed_error("a connect request", &error))
 }
 
 fn malformed_error(expected: &str, why: &dyn std::fmt::Display) -> Error {
     Error::bad_request(format!("expected {expected}: {}", truncate(&why.to_string())))
 }
 
-/// Readers repeat what they have found, at whatever length.
+/// Limits the text of an error, which may repeat the input.
 fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(ERROR_TEXT_BYTES)]
 }
@@ -345,6 +350,6 @@ fn rejection_error(why: Disconnect) -> Error {
     let Disconnect { code, reason } = why;
     Error::new(
         status,
-        format!("this connect request is not let in: {reason} (code {code})"),
+        format!("connect request rejected: {reason} (code {code})"),
     )
 }

@@ -1,10 +1,10 @@
-//! The body of an answer that lasts: messages wait here until the answer's task takes them.
+//! The body of a streamed response: a buffer of messages, which the response's task sends.
 //!
 //! ```text
-//! send ─▶ framed, pending ─▶ (wakes) ─▶ the task: web's body, which waits for the client ─▶ more of what waits in `hub`
+//! send ─▶ framed, pending ─▶ (wakes) ─▶ the task: web's body, which waits for the client ─▶ more of the pushes queued by the hub
 //! ```
 //!
-//! One that nothing waits for holds no buffer.
+//! An idle stream has no buffer.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -28,20 +28,20 @@ pub(crate) struct HttpStream {
     framing: Framing,
     cx: Cx,
     conn: ConnId,
-    /// It is a stream of HTTP/2.
+    /// Set for a stream of an HTTP/2 connection.
     is_framed: bool,
-    /// By which requests of their own bring what the client says.
+    /// The secret of the session's name, for the client's requests.
     pub(crate) session: Cell<Option<u128>>,
     pending: RefCell<Vec<u8>>,
-    /// Of events, what their `id` is made of.
+    /// The positions in the `id` of events.
     pub(crate) positions: RefCell<Option<Box<Positions>>>,
-    /// Nothing is sent behind what is pending.
+    /// Set once nothing is sent behind the pending messages.
     ended: Cell<Option<Disconnect>>,
     waiting: RefCell<Option<Waker>>,
 }
 
-/// Has the kernel close the connection of a request once what was sent stays unacknowledged for as long as a client has to answer a ping.
-/// Others on a connection of HTTP/2 share that.
+/// Sets `TCP_USER_TIMEOUT` for a request's connection: the kernel closes it once sent bytes remain unacknowledged for as long as a client
+/// has for a pong. Other streams of an HTTP/2 connection share that.
 pub(crate) fn limit_unacknowledged(request: &Request<'_>, worker: &PushWorker) {
     let silence = worker.options().unacknowledged_within();
     let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
@@ -52,16 +52,16 @@ pub(crate) fn limit_unacknowledged(request: &Request<'_>, worker: &PushWorker) {
     }
 }
 
-/// How messages are told apart.
+/// The separation of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// JSON, each with a line break behind it.
+    /// JSON, each followed by a line break.
     NdJson,
-    /// JSON, each an event of `EventSource`'s.
+    /// JSON, each an event of `EventSource`.
     Sse,
-    /// Protobuf, each with its length before it.
+    /// Protobuf, each after its length.
     LengthPrefixed,
-    /// Protobuf, each with gRPC's prefix before it.
+    /// Protobuf, each after gRPC's prefix.
     Grpc,
 }
 
@@ -78,14 +78,14 @@ impl Framing {
             Framing::NdJson => "application/x-ndjson",
             Framing::Sse => "text/event-stream",
             Framing::LengthPrefixed => "application/octet-stream",
-            // As the call says.
+            // The type of the call.
             Framing::Grpc => "application/grpc",
         }
     }
 
     fn write(self, message: &[u8], positions: Option<&mut Positions>, out: &mut Vec<u8>) {
         match self {
-            // The lengths are there.
+            // The lengths are part of the message.
             Framing::LengthPrefixed => out.extend_from_slice(message),
             Framing::NdJson => {
                 out.extend_from_slice(message);
@@ -95,11 +95,11 @@ impl Framing {
                 for part in protobuf_parts(message) {
                     let slot = Slot::open(out);
                     out.extend_from_slice(part);
-                    // Far shorter than what a prefix can say.
+                    // Far shorter than the limit of a prefix.
                     let _ = slot.close(out, false);
                 }
             }
-            // What stands together on a WebSocket comes apart: a page reads one JSON value from an event.
+            // Messages that share a WebSocket frame are separated: a page reads one JSON value from an event.
             Framing::Sse => {
                 let mut positions = positions;
                 for line in message.split(|&byte| byte == b'\n') {
@@ -115,7 +115,7 @@ impl Framing {
     }
 }
 
-/// The parts of a message in Protobuf, without their lengths.
+/// Returns the parts of a message in Protobuf, without their lengths.
 fn protobuf_parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut left = message;
     std::iter::from_fn(move || {
@@ -133,7 +133,7 @@ fn protobuf_parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl HttpStream {
-    /// For the answer to this request.
+    /// Creates the body of the response to a request.
     pub(crate) fn new(request: &Request<'_>, framing: Framing) -> HttpStream {
         HttpStream {
             framing,
@@ -152,7 +152,7 @@ impl HttpStream {
         self.framing.format()
     }
 
-    /// What the application calls it; `unidirectional`: it only brings.
+    /// Returns the name of the transport for the application.
     pub(crate) fn transport_name(&self, unidirectional: bool) -> &'static str {
         match (self.framing, unidirectional) {
             (Framing::Sse, false) => "sse",
@@ -163,36 +163,36 @@ impl HttpStream {
         }
     }
 
-    /// As a WebSocket: more waits than a mark, wherever it waits. Not while nothing of its own does: other streams of a connection of
-    /// HTTP/2 may be what waits there, and nothing would wake this one.
+    /// Returns whether more than a mark is unsent, as with a WebSocket. Not while nothing of this stream is pending: the bytes may be those
+    /// of other streams of an HTTP/2 connection, and nothing would wake this one.
     pub(crate) fn is_full(&self) -> bool {
         let has_pending = !self.pending.borrow().is_empty();
         self.ended.get().is_some() || (has_pending && self.unsent_bytes() > WRITE_MARK)
     }
 
-    /// Has the kernel take so many bytes beyond what is on its way. On a connection of HTTP/2, which others share, windows see to that.
+    /// Limits the unsent bytes in the kernel's buffer. An HTTP/2 connection, which other streams share, has its flow control instead.
     pub(crate) fn limit_kernel_buffer(&self, bytes: u32) {
         if self.is_framed {
             return;
         }
         let conn = self.cx.conn(self.conn);
-        // A Unix socket has no such option, and one that is over needs none.
+        // A Unix socket has no such option, and a closed one needs none.
         if let Err(error) = conn.set_option(SocketOption::NotSentLowWater(bytes)) {
             log::debug!("TCP_NOTSENT_LOWAT: {error}");
         }
     }
 
-    /// Bytes that the kernel has not taken yet.
+    /// Returns the bytes that are not in the kernel's buffer yet.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.pending.borrow().len() + self.cx.conn(self.conn).unsent()
     }
 
-    /// Why it is about to end.
+    /// Returns the reason why the body ends.
     pub(crate) fn disconnect_reason(&self) -> Option<Disconnect> {
         self.ended.get()
     }
 
-    /// Queues a message. `false`: it is not queued, for more waits than may ([`limits::STREAM_BYTES`]).
+    /// Appends a message. Returns `false` at the limit ([`limits::STREAM_BYTES`]): nothing was appended.
     pub(crate) fn append_message(&self, message: &[u8]) -> bool {
         if self.ended.get().is_some() {
             return true;
@@ -207,7 +207,7 @@ impl HttpStream {
         true
     }
 
-    /// Mesh the body behind what waits and a last message.
+    /// Ends the body behind the pending messages and a last one.
     pub(crate) fn finish(&self, why: Disconnect, last: &[u8]) {
         if self.ended.get().is_none() {
             if !last.is_empty() {
@@ -230,20 +230,20 @@ impl HttpStream {
         }
     }
 
-    /// Begins the answer.
+    /// Starts the response.
     ///
     /// # Errors
     /// As [`Reply::live`].
     pub(crate) async fn start_response(&self, reply: &mut Reply<'_>) -> Result {
-        // nginx would keep the beginning back.
+        // nginx would buffer the start of the response.
         reply.header("X-Accel-Buffering", "no")?;
         reply.live(self.framing.content_type()).await
     }
 
-    /// Sends what a session has for its client, until either ends.
+    /// Sends the messages of a session until either side ends it.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client has closed the connection.
     pub(crate) async fn run_session(&self, session: &CommandHandler, reply: &mut Reply<'_>) -> Result {
         while let Some(bytes) = self.next_chunk().await {
             reply.write_bytes(Bytes::from(bytes)).await?;
@@ -252,7 +252,7 @@ impl HttpStream {
         Ok(())
     }
 
-    /// InFlightGuard until something waits for the client, or the end is there.
+    /// Waits until a message is pending, or the body ends.
     pub(crate) async fn wait_readable(&self) {
         poll_fn(|context| {
             if self.pending.borrow().is_empty() && self.ended.get().is_none() {
@@ -264,7 +264,7 @@ impl HttpStream {
         .await;
     }
 
-    /// All that waits; `None`: nothing more comes.
+    /// Returns all pending messages. `None`: the body ends.
     pub(crate) async fn next_chunk(&self) -> Option<Vec<u8>> {
         self.wait_readable().await;
         let pending = std::mem::take(&mut *self.pending.borrow_mut());

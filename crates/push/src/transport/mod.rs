@@ -1,4 +1,4 @@
-//! Where a session's messages go: a WebSocket, or the body of an answer that lasts.
+//! The transport of a session's messages to the client: a WebSocket, or the body of a streamed response.
 
 pub(crate) mod event_id;
 pub(crate) mod grpc_stream;
@@ -18,14 +18,14 @@ use crate::transport::http_stream::HttpStream;
 
 /// See the module.
 pub(crate) enum Transport {
-    /// Not yet, or no longer.
+    /// Not open yet, or closed.
     None,
     Ws(Ws),
     Stream(Rc<HttpStream>),
 }
 
 impl Transport {
-    /// Whether whoever can wait should: the client is slow, or nobody is there.
+    /// Returns whether messages should wait: the client is slow, or the transport is not open.
     pub(crate) fn is_full(&self) -> bool {
         match self {
             Transport::None => true,
@@ -34,7 +34,7 @@ impl Transport {
         }
     }
 
-    /// Bytes that the kernel has not taken yet.
+    /// Returns the bytes that are not in the kernel's buffer yet.
     pub(crate) fn unsent_bytes(&self) -> usize {
         match self {
             Transport::None => 0,
@@ -43,7 +43,7 @@ impl Transport {
         }
     }
 
-    /// Has the kernel take so many bytes beyond what is on its way.
+    /// Limits the unsent bytes in the kernel's buffer.
     pub(crate) fn limit_kernel_buffer(&self, bytes: u32) {
         match self {
             Transport::None => {}
@@ -52,7 +52,7 @@ impl Transport {
         }
     }
 
-    /// Whether nobody has ended it.
+    /// Returns whether it is open, and was not closed by either side.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Transport::None => false,
@@ -61,13 +61,13 @@ impl Transport {
         }
     }
 
-    /// Whether pushes are to be WebSocket frames already.
+    /// Returns whether pushes are encoded as WebSocket frames.
     pub(crate) fn takes_frames(&self) -> bool {
         matches!(self, Transport::Ws(_))
     }
 
-    /// Sends a push that was written once for all who get it: a frame, where [those are taken](Transport::takes_frames).
-    /// `false`: as for [`Transport::send`].
+    /// Sends a push that was encoded once for all its receivers: as a frame, where [these are used](Transport::takes_frames). Returns
+    /// `false` as [`Transport::send`].
     pub(crate) fn send_frame(&self, written: Bytes) -> bool {
         match self {
             Transport::None => true,
@@ -79,11 +79,11 @@ impl Transport {
         }
     }
 
-    /// Sends a message. `false`: more waits for the client than may, and it has to be told so.
+    /// Sends a message. Returns `false` at the limit of pending bytes: the client has to be disconnected.
     pub(crate) fn send(&self, format: Format, message: &[u8]) -> bool {
         match self {
             Transport::None => {}
-            // It cuts off who is too slow by itself.
+            // It disconnects slow clients by itself.
             Transport::Ws(ws) => {
                 match (format, std::str::from_utf8(message)) {
                     (Format::Json, Ok(text)) => ws.send(Message::Text(text)),
@@ -95,7 +95,7 @@ impl Transport {
         true
     }
 
-    /// Mesh it, behind what was sent: with the code and this reason where there is one, else with `last`.
+    /// Closes it behind the messages that were sent: with the code and this reason where there is one, otherwise with `last`.
     pub(crate) fn close(&self, why: Disconnect, reason: &str, last: &[u8]) {
         match self {
             Transport::None => {}

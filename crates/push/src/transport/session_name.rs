@@ -1,15 +1,15 @@
-//! What sessions are called.
+//! Names of sessions.
 
 use std::fmt;
 
-/// What a client calls its session in requests beside it. Who does not know it cannot guess it.
+/// The name of a session for its client's other requests. It cannot be guessed.
 pub(crate) struct SessionName {
     pub(crate) worker: usize,
     pub(crate) secret: u128,
 }
 
 impl SessionName {
-    /// `None`: it is no name of a session.
+    /// `None`: not the name of a session.
     pub(crate) fn parse(text: &str) -> Option<SessionName> {
         let (worker, secret) = text.split_once('.')?;
         let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -1,4 +1,4 @@
-//! Sessions on WebSockets: those that talk both ways, and those that only listen.
+//! Sessions on WebSockets: bidirectional and unidirectional ones.
 
 use std::rc::Rc;
 
@@ -13,10 +13,10 @@ use crate::transport::Transport;
 use crate::transport::http_stream::limit_unacknowledged;
 use crate::worker::worker_slot::origin_checked_worker;
 
-/// Both ways.
+/// A bidirectional session.
 pub(crate) struct BidirectionalSocket(CommandHandler);
 
-/// Only listens, once it has said who it is.
+/// A unidirectional session, which sends one connect request.
 pub(crate) struct UnidirectionalSocket {
     session: CommandHandler,
     has_connected: bool,
@@ -25,11 +25,11 @@ pub(crate) struct UnidirectionalSocket {
 impl BidirectionalSocket {
     pub(crate) fn open(request: &Request<'_>) -> Result<BidirectionalSocket> {
         let worker = origin_checked_worker(request)?;
-        let asked = request.header("sec-websocket-protocol").unwrap_or_default();
+        let offered = request.header("sec-websocket-protocol").unwrap_or_default();
         let binary = Format::Protobuf.subprotocol();
         let query = request.target().split_once('?').map_or("", |(_, query)| query);
         let mut parts = query.split('&');
-        let is_binary = asked.split(',').any(|one| one.trim() == binary)
+        let is_binary = offered.split(',').any(|protocol| protocol.trim() == binary)
             || parts.any(|part| matches!(part, "cf_protocol=protobuf" | "format=protobuf"));
         let format = if is_binary { Format::Protobuf } else { Format::Json };
         let handshake = worker.admit_connection()?;
@@ -72,9 +72,10 @@ impl Socket for BidirectionalSocket {
     }
 
     fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
-        match is_too_long(&self.0, message) {
-            true => close_too_long(ws),
-            false => self.0.receive_message(Bytes::copy_from_slice(message.data())),
+        if is_too_long(&self.0, message) {
+            close_too_long(ws)
+        } else {
+            self.0.receive_message(Bytes::copy_from_slice(message.data()))
         }
         Ok(())
     }
@@ -84,7 +85,7 @@ impl Socket for BidirectionalSocket {
         Ok(())
     }
 
-    /// The worker sends clients away one after the other.
+    /// The worker disconnects clients one after the other.
     fn shuts_down(&mut self, _: &Ws) -> bool {
         true
     }
@@ -99,7 +100,7 @@ impl Socket for UnidirectionalSocket {
         start_session(&self.session, ws)
     }
 
-    /// The first says who it is. What follows is nothing to us.
+    /// Handles the first message, the connect request. Further ones are ignored.
     fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
         if !std::mem::replace(&mut self.has_connected, true) {
             if is_too_long(&self.session, message) {
@@ -119,7 +120,7 @@ impl Socket for UnidirectionalSocket {
         Ok(())
     }
 
-    /// The worker sends clients away one after the other.
+    /// The worker disconnects clients one after the other.
     fn shuts_down(&mut self, _: &Ws) -> bool {
         true
     }
@@ -133,12 +134,12 @@ fn is_too_long(session: &CommandHandler, message: Message<'_>) -> bool {
     message.data().len() > session.worker.options().message_bytes
 }
 
-/// As Centrifugo does (RFC 6455 §7.4.1).
+/// Closes as Centrifugo does (RFC 6455 §7.4.1).
 fn close_too_long(ws: &Ws) {
     ws.close(CloseCode::TOO_BIG, "message too big");
 }
 
-/// Whoever is there has to say who it is.
+/// Starts a session, whose client has to connect in time.
 fn start_session(session: &CommandHandler, ws: &Ws) -> Result {
     *session.client.transport.borrow_mut() = Transport::Ws(ws.clone());
     session.worker.await_connect(Rc::clone(&session.client));

@@ -76,7 +76,7 @@ fn is_retained(channel_options: &ChannelOptions) -> bool {
 /// A publication of a program, in one channel or in many.
 pub(crate) struct ApiPublication {
     pub(crate) published: Arc<Published>,
-    /// Whether its data is JSON.
+    /// The data is JSON.
     pub(crate) is_json: bool,
     pub(crate) options: Option<Box<PublishOptions>>,
 }
@@ -154,7 +154,7 @@ impl PushWorker {
         Ok(())
     }
 
-    /// Publishes in each of these channels, behind what this worker has published before.
+    /// Publishes in each of these channels, behind the previous publications of this worker.
     ///
     /// # Errors
     /// [`QueryError::Busy`]: nothing was published.
@@ -207,7 +207,7 @@ impl PushWorker {
         })
     }
 
-    /// Waits for the replies of channels that report the outcome of what was [published](PushWorker::publish_in) in them.
+    /// Waits for the replies of channels that report the outcome of a [publication](PushWorker::publish_in).
     ///
     /// # Errors
     /// [`QueryError::Late`]: it may be published in some channels.

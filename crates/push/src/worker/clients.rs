@@ -15,7 +15,7 @@ use crate::transport::Transport;
 
 /// See the module.
 pub(super) struct ClientRegistry {
-    /// Counts clients and users of all workers.
+    /// Counts clients and users across all workers.
     process: Process,
     /// By [`ConnId::slot`].
     clients: RefCell<Vec<Option<Rc<Client>>>>,
@@ -35,7 +35,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the number of connected clients, of all workers.
+    /// Returns the number of connected clients, across all workers.
     pub(super) fn process_count(&self) -> usize {
         self.process.clients.load(Ordering::Relaxed)
     }

@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::limits;
 
 impl PushWorker {
-    /// Sends the queued pushes of all clients that have some.
+    /// Sends queued pushes to all clients that have some.
     ///
     /// The state of a client that is mostly idle is not in the processor's caches: the memory of a batch of clients is requested together,
     /// and has arrived by the time that each is served.

@@ -1,9 +1,9 @@
 //! One worker's part of push: its clients, the channels of its shard, and the exchange between these and with other workers.
 //!
 //! All that arrives within a turn of the worker's loop (commands, messages of other workers) wakes one task, [`PushWorker::run`], which then
-//! processes all of it: the requests of a hundred clients are one visit to each queue.
+//! processes everything: the requests of a hundred clients are one visit to each queue.
 //!
-//! Each part owns its state: [`ClientRegistry`] (who is connected), [`PingScheduler`] (pings, and the limit of time to `connect`),
+//! Each part owns its state: [`ClientRegistry`] (connected clients), [`PingScheduler`] (pings, and the limit of time to `connect`),
 //! [`ExpiryQueue`] (deadlines of tokens), [`Mesh`] (queues to other workers), [`OptionsCache`], [`ConflationTimer`]. Clients reach the worker
 //! through the methods of `client_interface.rs` only.
 
@@ -48,7 +48,7 @@ use crate::limits;
 use crate::metrics::{Report, WorkerMetrics};
 use crate::options::ValidOptions;
 use crate::publish::interruptions::ActiveInterruptions;
-use crate::settings::Settings;
+use crate::settings::SharedSettings;
 use clients::ClientRegistry;
 use conflation::ConflationTimer;
 use connect_limiter::ConnectLimiter;
@@ -70,14 +70,14 @@ pub(crate) struct PushWorker(Rc<WorkerState>);
 
 struct WorkerState {
     cx: Cx,
-    settings: Arc<Settings>,
+    settings: Arc<SharedSettings>,
     options: OptionsCache,
     metrics: Arc<WorkerMetrics>,
     clients: ClientRegistry,
     pings: PingScheduler,
     expiry: RefCell<ExpiryQueue>,
     mesh: RefCell<Mesh>,
-    /// The subscriptions of clients here, to channels of all workers.
+    /// The subscriptions of clients here, to channels across all workers.
     subscribers: RefCell<SubscriberTable>,
     /// The channels of this worker.
     shard: RefCell<ChannelShard>,
@@ -106,7 +106,7 @@ impl PushWorker {
     /// Starts together with its worker. `None`: another application has this worker already.
     pub(crate) fn start(
         cx: &Cx,
-        settings: &Arc<Settings>,
+        settings: &Arc<SharedSettings>,
         generation: u64,
         options: ValidOptions,
     ) -> Option<PushWorker> {
@@ -171,12 +171,12 @@ impl PushWorker {
         self.0.wakeup.wake();
     }
 
-    /// Returns the number of connected clients, of all workers.
+    /// Returns the number of connected clients, across all workers.
     pub(crate) fn client_count(&self) -> usize {
         self.0.clients.process_count()
     }
 
-    /// Returns the counters of all workers.
+    /// Returns the counters across all workers.
     pub(crate) fn report(&self) -> Report {
         self.0.settings.report()
     }
@@ -430,7 +430,7 @@ impl PushWorker {
         self.0.pings.take_due(due)
     }
 
-    /// Pings clients, spread over less than a second so that publications are not delayed by all of them.
+    /// Pings clients, spread over less than a second so that publications are not delayed by a burst.
     async fn send_pings(&self, mut pings: DuePings) {
         const SLICES: usize = 500;
         let batch = limits::PING_BATCH.max(pings.clients.len().div_ceil(SLICES));

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::options::ValidOptions;
-use crate::settings::Settings;
+use crate::settings::SharedSettings;
 
 /// See the module.
 pub(super) struct OptionsCache {
@@ -23,7 +23,7 @@ impl OptionsCache {
     /// Returns the options; calls `changed` first if they are newer than those that were returned last.
     pub(super) fn current(
         &self,
-        settings: &Settings,
+        settings: &SharedSettings,
         changed: impl FnOnce(&ValidOptions),
     ) -> Rc<ValidOptions> {
         if let Some((generation, options)) = settings.newer_than(self.generation.get()) {

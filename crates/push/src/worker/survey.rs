@@ -1,4 +1,4 @@
-//! Lists of the channels of all workers: each worker visits the channels of its shard, a limited number a turn.
+//! Lists of the channels across all workers: each worker visits the channels of its shard, a limited number a turn.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use ringmain_hub::protocol::Fault;
 
 use super::PushWorker;
 use super::pending_replies::{QueryError, ReplyGroup};
-use crate::api::Pattern;
+use crate::api::ChannelPattern;
 use crate::limits;
 
 /// Channels with subscribers, each with the number of these.
@@ -21,7 +21,7 @@ type SurveyResult = Result<Vec<(Arc<str>, u32)>, QueryError>;
 pub(super) enum SurveyMessage {
     Request {
         number: usize,
-        pattern: Option<Arc<Pattern>>,
+        pattern: Option<Arc<ChannelPattern>>,
     },
     Response {
         number: usize,
@@ -53,13 +53,13 @@ impl PendingSurveys {
 }
 
 impl PushWorker {
-    /// Returns the channels of all workers that have subscribers and match the pattern, each with the number of subscribers.
+    /// Returns the channels across all workers that have subscribers and match the pattern, each with the number of subscribers.
     ///
     /// # Errors
     /// [`QueryError`]; [`Fault::LIMIT_EXCEEDED`] for more than [`limits::LISTED_CHANNELS`].
     pub(crate) async fn list_channels(
         &self,
-        pattern: Option<Pattern>,
+        pattern: Option<ChannelPattern>,
         until: Duration,
     ) -> Result<BTreeMap<String, u32>, QueryError> {
         let group = self.start_survey(pattern.map(Arc::new))?;
@@ -76,7 +76,7 @@ impl PushWorker {
 
     fn start_survey(
         &self,
-        pattern: Option<Arc<Pattern>>,
+        pattern: Option<Arc<ChannelPattern>>,
     ) -> Result<Rc<ReplyGroup<SurveyResult>>, QueryError> {
         let workers = self.0.cx.workers();
         let group = ReplyGroup::new(workers);
@@ -111,7 +111,7 @@ impl PushWorker {
     }
 
     /// Lists the channels here in a task of its own, and sends them to the worker that has requested them.
-    fn survey_shard(&self, requester: usize, number: usize, pattern: Option<Arc<Pattern>>) {
+    fn survey_shard(&self, requester: usize, number: usize, pattern: Option<Arc<ChannelPattern>>) {
         let worker = self.clone();
         let spawned = self.0.cx.spawn(async move {
             let result = worker.list_shard(pattern.as_deref()).await;
@@ -132,7 +132,7 @@ impl PushWorker {
         }
     }
 
-    async fn list_shard(&self, pattern: Option<&Pattern>) -> SurveyResult {
+    async fn list_shard(&self, pattern: Option<&ChannelPattern>) -> SurveyResult {
         let mut channels = Vec::new();
         let mut after: Option<Arc<str>> = None;
         loop {

@@ -33,7 +33,7 @@ pub(crate) struct ConnectionCommand {
     pub(crate) progress: Option<Arc<CommandProgress>>,
 }
 
-/// The connections that a command has reached, of all workers.
+/// The connections that a command has reached, across all workers.
 #[derive(Debug)]
 pub(crate) struct CommandProgress {
     connections: AtomicU32,

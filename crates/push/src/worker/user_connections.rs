@@ -1,33 +1,33 @@
-//! How many connections each user has, of all workers.
+//! The number of connections of each user, across all workers.
 //!
-//! Behind a lock, which is taken when a connection of somebody whom we know begins and ends, and at no other time.
+//! Behind a lock, which is taken when a connection of a known user opens and closes, and at no other time.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// See the module. As many entries as there are users connected.
+/// See the module. One entry for each connected user.
 #[derive(Debug, Default)]
 pub(crate) struct UserConnections(Mutex<BTreeMap<Box<str>, u32>>);
 
 impl UserConnections {
-    /// WorkerMetrics one more. `false`: it has as many as it may, and this is not one of them.
-    pub(crate) fn try_acquire(&self, user: &str, most: u32) -> bool {
+    /// Counts one more connection. Returns `false` at the limit, without counting it.
+    pub(crate) fn try_acquire(&self, user: &str, limit: u32) -> bool {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match users.get_mut(user) {
-            Some(count) if *count >= most => return false,
+            Some(count) if *count >= limit => return false,
             Some(count) => *count += 1,
-            None if most == 0 => return false,
+            None if limit == 0 => return false,
             None => drop(users.insert(user.into(), 1)),
         }
         true
     }
 
-    /// How many users there are.
+    /// Returns the number of connected users.
     pub(crate) fn user_count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// One is over.
+    /// Removes one connection from the count.
     pub(crate) fn release(&self, user: &str) {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = users.get_mut(user) {
@@ -44,7 +44,7 @@ mod tests {
     use super::UserConnections;
 
     #[test]
-    fn each_user_has_as_many_as_may_be() {
+    fn connections_of_a_user_are_limited() {
         let users = UserConnections::default();
         assert!(users.try_acquire("a", 2) && users.try_acquire("a", 2) && !users.try_acquire("a", 2));
         assert!(users.try_acquire("b", 2));

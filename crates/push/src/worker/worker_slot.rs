@@ -11,7 +11,7 @@ use ringmain_web::{Error, Request, Result};
 use super::PushWorker;
 use crate::Start;
 use crate::publish::publisher::Publisher;
-use crate::settings::Settings;
+use crate::settings::SharedSettings;
 
 /// See the module. Clones refer to the same.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub(crate) struct WorkerSlot(Rc<SlotState>);
 
 struct SlotState {
     cx: Cx,
-    settings: Arc<Settings>,
+    settings: Arc<SharedSettings>,
     start: Arc<Start>,
     worker: OnceCell<PushWorker>,
 }
@@ -27,7 +27,7 @@ struct SlotState {
 impl WorkerSlot {
     /// Starts together with its worker. The push part starts at once or when there are options, also without a request: channels may belong
     /// to its shard.
-    pub(crate) fn new(cx: &Cx, settings: &Arc<Settings>, start: &Arc<Start>) -> WorkerSlot {
+    pub(crate) fn new(cx: &Cx, settings: &Arc<SharedSettings>, start: &Arc<Start>) -> WorkerSlot {
         let slot = WorkerSlot(Rc::new(SlotState {
             cx: cx.clone(),
             settings: Arc::clone(settings),

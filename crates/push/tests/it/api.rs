@@ -1,4 +1,4 @@
-//! What programs publish: as programs written for Centrifugo say it, once by a key, in batches, and never by half.
+//! Publications of programs: the forms of Centrifugo's API, idempotency keys, batches, and never a partial execution.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::support::{options, serve, serve_by};
-use crate::token_signing::{Talker, code, subscribe};
+use crate::token_signing::{WsClient, code, subscribe};
 
-/// Calls a method. Returns what it tells.
+/// Calls a method. Returns the response.
 #[track_caller]
 pub(crate) fn call(client: &mut TestClient, method: &str, body: &Value) -> Value {
     let request = client.post(&format!("/api/{method}")).header("x-api-key", "key");
@@ -24,14 +24,14 @@ pub(crate) fn call(client: &mut TestClient, method: &str, body: &Value) -> Value
     reply.json()
 }
 
-/// The code of its error; 0 for none.
+/// Returns the code of the error; 0 without one.
 #[track_caller]
 pub(crate) fn fault(client: &mut TestClient, method: &str, body: &Value) -> u64 {
     let told = call(client, method, body);
     told["error"]["code"].as_u64().unwrap_or_default()
 }
 
-/// The offsets and data of what is kept.
+/// Returns the offsets and data of the history.
 #[track_caller]
 fn kept(client: &mut TestClient, channel: &str) -> Vec<(u64, Value)> {
     let told = call(client, "history", &json!({ "channel": channel, "limit": -1 }));
@@ -43,7 +43,7 @@ fn kept(client: &mut TestClient, channel: &str) -> Vec<(u64, Value)> {
 }
 
 #[test]
-fn who_has_the_key_may_and_nobody_else() {
+fn the_api_requires_the_key() {
     let mut client = serve(options());
     let body = r#"{"channel":"news","data":1}"#;
     for (name, value, expected) in [
@@ -80,7 +80,7 @@ fn who_has_the_key_may_and_nobody_else() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused() {
+fn malformed_requests_are_rejected() {
     let mut client = serve(options());
     for (method, body) in [
         ("publish", ""),
@@ -128,7 +128,7 @@ fn what_cannot_be_understood_is_refused() {
     ] {
         assert_eq!(fault(&mut client, method, &body), expected, "{method}");
     }
-    // As they are said by libraries that leave nothing out.
+    // As sent by libraries that omit nothing.
     let unset = json!({
         "channel": "news", "data": 1, "b64data": "", "skip_history": false, "tags": null, "idempotency_key": "",
         "delta": false, "version": 0, "version_epoch": "",
@@ -138,7 +138,7 @@ fn what_cannot_be_understood_is_refused() {
 }
 
 #[test]
-fn faults_are_told_by_the_status_where_that_is_wanted() {
+fn faults_are_statuses_in_transport_mode() {
     let mut client = serve(options());
     for (method, body, expected) in [
         ("publish", r#"{"channel":"no:where","data":1}"#, 404),
@@ -163,7 +163,7 @@ fn faults_are_told_by_the_status_where_that_is_wanted() {
 }
 
 #[test]
-fn publications_are_as_they_are_wanted() {
+fn publication_options_are_applied() {
     let mut options = options();
     options
         .namespaces
@@ -171,9 +171,9 @@ fn publications_are_as_they_are_wanted() {
         .expect("it is there")
         .data_format = DataFormat::Binary;
     let mut client = serve_by(3, options);
-    let mut talker = Talker::open(&mut client, Format::Protobuf);
-    assert!(talker.ask(crate::token_signing::connect("")).connect.is_some());
-    assert_eq!(code(&talker.ask(subscribe("kept:a", ""))), 0);
+    let mut ws = WsClient::open(&mut client, Format::Protobuf);
+    assert!(ws.request(crate::token_signing::connect("")).connect.is_some());
+    assert_eq!(code(&ws.request(subscribe("kept:a", ""))), 0);
     let mut epoch = None;
     for (more, data, offset) in [
         (json!({ "data": { "a": [1, 2] } }), &br#"{"a":[1,2]}"#[..], 1),
@@ -195,7 +195,7 @@ fn publications_are_as_they_are_wanted() {
         } else {
             assert!(result.is_empty(), "{result:?}");
         }
-        let publication = talker.push().pub_.expect("a publication");
+        let publication = ws.push().pub_.expect("a publication");
         assert_eq!((&*publication.data, publication.offset), (data, offset));
         assert_eq!(publication.tags.is_empty(), body["tags"].is_null());
     }
@@ -215,12 +215,12 @@ fn publications_are_as_they_are_wanted() {
         *tagged,
         json!({ "data": null, "offset": 3, "tags": { "a": "b" } })
     );
-    drop(talker);
+    drop(ws);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn each_channel_of_a_broadcast_has_its_answer() {
+fn each_channel_of_a_broadcast_has_a_response() {
     let mut client = serve_by(3, options());
     let body = json!({ "channels": ["kept:a", "news", "no:where", "", "kept:a", "kept:b"], "data": 1 });
     let told = call(&mut client, "broadcast", &body);
@@ -238,7 +238,7 @@ fn each_channel_of_a_broadcast_has_its_answer() {
 }
 
 #[test]
-fn what_waits_for_its_time_cannot_be_left_out_of_what_is_kept() {
+fn a_conflated_channel_rejects_transient_publications() {
     let mut options = options();
     let kept = options.namespaces.get_mut("kept").expect("it is there");
     kept.channel_options.conflation_interval = Some(Duration::from_millis(200));
@@ -250,7 +250,7 @@ fn what_waits_for_its_time_cannot_be_left_out_of_what_is_kept() {
 }
 
 #[test]
-fn a_key_is_published_once_on_whichever_worker_it_is_said() {
+fn an_idempotency_key_is_published_once_on_any_worker() {
     let mut client = serve_by(3, options());
     let publish = |client: &mut TestClient, channel: &str, value: u32, key: &str| {
         let body = json!({ "channel": channel, "data": value, "idempotency_key": key });
@@ -270,17 +270,17 @@ fn a_key_is_published_once_on_whichever_worker_it_is_said() {
     let told = call(&mut client, "broadcast", &body);
     assert_eq!(told["result"]["responses"][0]["result"], first);
     assert_eq!(kept(&mut client, "kept:a"), [(1, json!(1)), (2, json!(3))]);
-    // One that keeps nothing.
-    let mut talker = Talker::open(&mut client, Format::Json);
-    talker.ask(crate::token_signing::connect(""));
-    assert_eq!(code(&talker.ask(subscribe("news", ""))), 0);
+    // A channel without retention.
+    let mut ws = WsClient::open(&mut client, Format::Json);
+    ws.request(crate::token_signing::connect(""));
+    assert_eq!(code(&ws.request(subscribe("news", ""))), 0);
     for (value, key) in [(1, "x"), (2, "x"), (3, "")] {
         assert_eq!(publish(&mut client, "news", value, key), json!({}));
     }
     for expected in [&b"1"[..], b"3"] {
-        assert_eq!(&*talker.push().pub_.expect("a publication").data, expected);
+        assert_eq!(&*ws.push().pub_.expect("a publication").data, expected);
     }
-    drop(talker);
+    drop(ws);
     client.advance(Duration::from_secs(300));
     assert_eq!(
         publish(&mut client, "kept:b", 6, "x")["offset"],
@@ -290,7 +290,7 @@ fn a_key_is_published_once_on_whichever_worker_it_is_said() {
     client.finish().expect("it ends");
 }
 
-/// Sends a request without waiting for its answer.
+/// Sends a request without waiting for its response.
 fn send(connection: &mut RawConnection, method: &str, body: &Value) {
     let body = body.to_string();
     let length = body.len();
@@ -308,7 +308,7 @@ fn send(connection: &mut RawConnection, method: &str, body: &Value) {
 }
 
 #[test]
-fn there_are_no_doubles_when_queues_are_full() {
+fn full_queues_cause_no_duplicates() {
     // More for each worker than a queue holds, from several at once.
     let channels: Vec<String> = (0..BROADCAST_CHANNELS)
         .map(|number| format!("kept:{number}"))
@@ -354,8 +354,8 @@ fn there_are_no_doubles_when_queues_are_full() {
 }
 
 #[test]
-fn more_than_can_be_carried_on_is_told_and_nothing_of_it_is_done() {
-    // All of it for the other worker, whichever has the connection.
+fn an_overload_is_reported_and_nothing_is_executed() {
+    // All for the other worker, whichever has the connection.
     let far = |home: u16| -> Vec<String> {
         let names = (0..).map(|number| format!("{number}"));
         names
@@ -401,7 +401,7 @@ fn more_than_can_be_carried_on_is_told_and_nothing_of_it_is_done() {
 }
 
 #[test]
-fn commands_of_a_batch_are_carried_out_in_order() {
+fn commands_of_a_batch_are_executed_in_order() {
     let mut client = serve_by(3, options());
     for parallel in [json!(null), json!(false), json!(true)] {
         let body = json!({
@@ -436,7 +436,7 @@ fn commands_of_a_batch_are_carried_out_in_order() {
         assert_eq!(json!(replies), expected);
     }
     let many = |count| json!({ "commands": vec![json!({ "info": {} }); count] });
-    // One that is unknown, or takes something else, fails alone.
+    // An unknown command, or one with invalid parameters, fails alone.
     let body = json!({ "commands": [
         { "publish": { "channel": "news", "data": 1 } }, { "unheard": {} }, {}, { "publish": { "channel": 7 } },
         { "publish": {}, "info": {} }, { "presence_stats": { "channel": "kept:a" } },
@@ -458,7 +458,7 @@ fn commands_of_a_batch_are_carried_out_in_order() {
     client.finish().expect("it ends");
 }
 
-/// Calls by `method` and `params`, a command a line; returns the answers.
+/// Calls by `method` and `params`, a command a line. Returns the responses.
 fn call_by_method(client: &mut TestClient, body: &str) -> Vec<Value> {
     let reply = client.post("/api").header("x-api-key", "key").body(body).send();
     assert_eq!(reply.status(), 200, "{}", reply.text());
@@ -469,7 +469,7 @@ fn call_by_method(client: &mut TestClient, body: &str) -> Vec<Value> {
 }
 
 #[test]
-fn commands_by_method_and_params_are_answered_a_line_each() {
+fn commands_with_method_and_params_receive_a_line_each() {
     let mut client = serve_by(2, options());
     let one = call_by_method(
         &mut client,
@@ -502,7 +502,7 @@ fn commands_by_method_and_params_are_answered_a_line_each() {
 }
 
 #[test]
-fn bodies_of_programs_end_at_their_limit() {
+fn api_bodies_are_limited() {
     let mut client = serve(Options {
         api_body_bytes: 2000,
         ..options()

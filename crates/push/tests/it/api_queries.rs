@@ -1,4 +1,4 @@
-//! What programs ask: who is there, what was published, which channels and how many clients there are.
+//! Queries of programs: presence, history, channels and the number of clients.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,23 @@ use serde_json::{Value, json};
 
 use crate::api::{call, fault};
 use crate::support::{Stream, options, serve_by};
-use crate::token_signing::{Talker, code, guarded, serve_guarded, subscribe, token};
+use crate::token_signing::{WsClient, code, guarded, serve_guarded, subscribe, token};
 
-/// Clients of these users, on any workers, each with a channel.
-fn talkers(client: &mut TestClient, users: &[&str], channel: &str) -> Vec<Talker> {
+/// Connects clients of these users, on any workers, each with a channel.
+fn ws_clients(client: &mut TestClient, users: &[&str], channel: &str) -> Vec<WsClient> {
     let connected = users.iter().map(|user| {
         let claims = json!({ "sub": user, "info": { "name": user } });
-        let (mut talker, _) = Talker::connected(client, Format::Json, &token(claims));
-        assert_eq!(code(&talker.ask(subscribe(channel, ""))), 0);
-        talker
+        let (mut ws, _) = WsClient::connected(client, Format::Json, &token(claims));
+        assert_eq!(code(&ws.request(subscribe(channel, ""))), 0);
+        ws
     });
     connected.collect()
 }
 
 #[test]
-fn who_is_there_is_told_whichever_workers_they_are_on() {
+fn presence_covers_all_workers() {
     let mut client = serve_guarded(3, guarded());
-    let all = talkers(&mut client, &["7", "8", "7", "9", "7"], "users:a");
+    let all = ws_clients(&mut client, &["7", "8", "7", "9", "7"], "users:a");
     let told = call(&mut client, "presence", &json!({ "channel": "users:a" }));
     let presence: BTreeMap<String, Value> =
         serde_json::from_value(told["result"]["presence"].clone()).expect("by client");
@@ -64,7 +64,7 @@ fn who_is_there_is_told_whichever_workers_they_are_on() {
     client.finish().expect("it ends");
 }
 
-/// The offsets of what is told of a channel that stands at 6, or the fault's code; and the epoch.
+/// Returns the offsets in the history of a channel whose last one is 6, or the fault's code; and the epoch.
 fn history_of(client: &mut TestClient, more: &Value) -> (Value, Value) {
     let mut body = more.clone();
     body["channel"] = json!("kept:a");
@@ -79,7 +79,7 @@ fn history_of(client: &mut TestClient, more: &Value) -> (Value, Value) {
 }
 
 #[test]
-fn what_was_published_is_told_from_where_it_is_wanted() {
+fn history_starts_at_the_requested_position() {
     let mut options = options();
     options
         .namespaces
@@ -145,7 +145,7 @@ fn what_was_published_is_told_from_where_it_is_wanted() {
 }
 
 #[test]
-fn history_is_of_channels_that_keep_something() {
+fn history_requires_retention() {
     let mut client = serve_by(2, options());
     for method in ["history", "history_remove"] {
         for (channel, expected) in [("news", 108), ("no:where", 102), ("", 107)] {
@@ -157,42 +157,42 @@ fn history_is_of_channels_that_keep_something() {
 }
 
 #[test]
-fn who_recovers_stays_when_what_is_kept_is_removed() {
+fn a_subscription_survives_history_removal() {
     let mut client = serve_by(2, options());
-    let mut talker = Talker::open(&mut client, Format::Json);
-    talker.ask(crate::token_signing::connect(""));
-    assert_eq!(code(&talker.ask(subscribe("kept:a", ""))), 0);
+    let mut ws = WsClient::open(&mut client, Format::Json);
+    ws.request(crate::token_signing::connect(""));
+    assert_eq!(code(&ws.request(subscribe("kept:a", ""))), 0);
     for (number, removes) in [(1, true), (2, false)] {
         call(
             &mut client,
             "publish",
             &json!({ "channel": "kept:a", "data": number }),
         );
-        let publication = talker.push().pub_.expect("a publication");
+        let publication = ws.push().pub_.expect("a publication");
         assert_eq!(publication.offset, number);
         if removes {
             call(&mut client, "history_remove", &json!({ "channel": "kept:a" }));
         }
     }
-    talker.look();
-    assert!(talker.is_quiet());
-    drop(talker);
+    ws.receive_all();
+    assert!(ws.is_quiet());
+    drop(ws);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn channels_and_clients_of_all_workers_are_told() {
+fn channels_and_clients_of_all_workers_are_listed() {
     let options = Options {
         anonymous: true,
         ..guarded()
     };
     let mut client = serve_guarded(3, options);
-    let mut all = talkers(&mut client, &["7", "8", "7"], "users:a");
-    assert_eq!(code(&all[0].ask(subscribe("news", ""))), 0);
-    let mut nobody = Talker::open(&mut client, Format::Json);
-    nobody.ask(crate::token_signing::connect(""));
-    assert_eq!(code(&nobody.ask(subscribe("news", ""))), 0);
-    // One that is only kept is no channel of anybody's.
+    let mut all = ws_clients(&mut client, &["7", "8", "7"], "users:a");
+    assert_eq!(code(&all[0].request(subscribe("news", ""))), 0);
+    let mut nobody = WsClient::open(&mut client, Format::Json);
+    nobody.request(crate::token_signing::connect(""));
+    assert_eq!(code(&nobody.request(subscribe("news", ""))), 0);
+    // A channel with history alone has no subscribers.
     call(&mut client, "publish", &json!({ "channel": "kept:x", "data": 1 }));
     for (body, expected) in [
         (
@@ -223,8 +223,8 @@ fn channels_and_clients_of_all_workers_are_told() {
         );
     }
     client.advance(std::time::Duration::from_secs(3));
-    for talker in &mut all {
-        talker.look();
+    for ws in &mut all {
+        ws.receive_all();
     }
     let told = call(&mut client, "info", &json!({}));
     let [node] = &told["result"]["nodes"].as_array().expect("nodes")[..] else {
@@ -246,7 +246,7 @@ fn channels_and_clients_of_all_workers_are_told() {
 }
 
 #[test]
-fn a_list_of_channels_has_an_end() {
+fn lists_of_channels_are_limited() {
     let mut options = options();
     options.limits.subscriptions = LISTED_CHANNELS;
     let mut client = serve_by(2, options);

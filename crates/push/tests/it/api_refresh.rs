@@ -1,4 +1,4 @@
-//! Connections that programs let go on, or end.
+//! Connections that programs renew or close.
 
 use ringmain_hub::protocol::Format;
 use ringmain_web::testing::TestClient;
@@ -6,38 +6,41 @@ use serde_json::{Value, json};
 
 use crate::api::{call, fault};
 use crate::support::{Stream, with_query};
-use crate::token_signing::{FORMATS, LEEWAY, Talker, guarded, now, serve_guarded, token};
+use crate::token_signing::{FORMATS, LEEWAY, WsClient, guarded, now, serve_guarded, token};
 
-fn reached(connections: usize) -> Value {
+fn reached_response(connections: usize) -> Value {
     json!({ "result": { "num_clients": connections } })
 }
 
-/// A client of a user, whose token ends after so many seconds.
-fn client_of(client: &mut TestClient, user: &str, format: Format, seconds: u64) -> (Talker, String) {
+/// Connects a client of a user, whose token expires after so many seconds.
+fn connect_user(client: &mut TestClient, user: &str, format: Format, seconds: u64) -> (WsClient, String) {
     let expires = now(client) + seconds;
-    let (talker, told) = Talker::connected(client, format, &token(json!({ "sub": user, "exp": expires })));
-    (talker, told.connect.expect("connected").client)
+    let (ws, told) = WsClient::connected(client, format, &token(json!({ "sub": user, "exp": expires })));
+    (ws, told.connect.expect("connected").client)
 }
 
 #[test]
-fn a_connection_goes_on_until_then() {
+fn a_refresh_extends_a_connection() {
     for format in FORMATS {
         let mut client = serve_guarded(3, guarded());
-        let (mut theirs, _) = client_of(&mut client, "7", format, 20);
-        let (mut other, _) = client_of(&mut client, "8", format, 20);
+        let (mut theirs, _) = connect_user(&mut client, "7", format, 20);
+        let (mut other, _) = connect_user(&mut client, "8", format, 20);
         let until = now(&mut client) + 100;
         let body = json!({ "user": "7", "expire_at": until });
-        assert_eq!(call(&mut client, "refresh", &body), reached(1));
+        assert_eq!(call(&mut client, "refresh", &body), reached_response(1));
         let told = theirs.push().refresh.expect("it is told");
         assert!(told.expires && (99..=100).contains(&told.ttl), "{told:?}");
         for _ in 0..20 + LEEWAY + 25 - 2 {
             theirs.wait(&mut client, 1);
-            other.look();
+            other.receive_all();
         }
         theirs.wait(&mut client, 4);
         assert_eq!(other.socket.closed().0, 3005);
         theirs.wait(&mut client, 40);
-        assert_eq!(call(&mut client, "refresh", &json!({ "user": "7" })), reached(1));
+        assert_eq!(
+            call(&mut client, "refresh", &json!({ "user": "7" })),
+            reached_response(1)
+        );
         let told = theirs.push().refresh.expect("it is told");
         assert!(!told.expires, "{told:?}");
         theirs.wait(&mut client, 100);
@@ -47,26 +50,26 @@ fn a_connection_goes_on_until_then() {
 }
 
 #[test]
-fn a_connection_ends_where_its_time_is_over() {
+fn an_expired_refresh_closes_the_connection() {
     let mut client = serve_guarded(3, guarded());
     let past = now(&mut client) - LEEWAY - 1;
     for body in [
         json!({ "user": "7", "expired": true }),
         json!({ "user": "7", "expire_at": past }),
     ] {
-        let (mut theirs, name) = client_of(&mut client, "7", Format::Json, 1000);
-        let (mut second, _) = client_of(&mut client, "7", Format::Json, 1000);
-        let (mut other, _) = client_of(&mut client, "8", Format::Json, 1000);
+        let (mut theirs, name) = connect_user(&mut client, "7", Format::Json, 1000);
+        let (mut second, _) = connect_user(&mut client, "7", Format::Json, 1000);
+        let (mut other, _) = connect_user(&mut client, "8", Format::Json, 1000);
         let mut one = body.clone();
         one["client"] = json!(name);
-        assert_eq!(call(&mut client, "refresh", &one), reached(1));
+        assert_eq!(call(&mut client, "refresh", &one), reached_response(1));
         assert_eq!(theirs.socket.closed().0, 3005, "{body}");
-        second.look();
+        second.receive_all();
         let mut all = body.clone();
         all["client"] = json!("");
-        assert_eq!(call(&mut client, "refresh", &all), reached(1));
+        assert_eq!(call(&mut client, "refresh", &all), reached_response(1));
         assert_eq!(second.socket.closed().0, 3005, "{body}");
-        other.look();
+        other.receive_all();
         assert!(other.is_quiet());
     }
     let listens = token(json!({ "sub": "7", "channels": ["news"] }));
@@ -92,9 +95,9 @@ fn a_connection_ends_where_its_time_is_over() {
 }
 
 #[test]
-fn what_others_are_told_of_it_changes() {
+fn a_refresh_changes_the_info_for_other_clients() {
     let mut client = serve_guarded(2, guarded());
-    let (mut theirs, _) = client_of(&mut client, "7", Format::Json, 1000);
+    let (mut theirs, _) = connect_user(&mut client, "7", Format::Json, 1000);
     call(
         &mut client,
         "refresh",
@@ -108,7 +111,7 @@ fn what_others_are_told_of_it_changes() {
         }),
         ..ringmain_hub::protocol::Command::default()
     };
-    assert!(theirs.ask(publish).publish.is_some());
+    assert!(theirs.request(publish).publish.is_some());
     let told = call(
         &mut client,
         "history",
@@ -124,10 +127,10 @@ fn what_others_are_told_of_it_changes() {
 }
 
 #[test]
-fn what_cannot_be_done_to_a_user_is_not_done() {
+fn unsupported_user_commands_are_rejected() {
     let mut client = serve_guarded(2, guarded());
-    let (mut theirs, name) = client_of(&mut client, "7", Format::Json, 1000);
-    let (mut second, _) = client_of(&mut client, "7", Format::Json, 1000);
+    let (mut theirs, name) = connect_user(&mut client, "7", Format::Json, 1000);
+    let (mut second, _) = connect_user(&mut client, "7", Format::Json, 1000);
     for (method, body, expected) in [
         ("refresh", json!({ "user": "" }), 107),
         ("refresh", json!({ "user": "7", "expire_at": -1 }), 107),
@@ -164,17 +167,20 @@ fn what_cannot_be_done_to_a_user_is_not_done() {
         assert_eq!(fault(&mut client, method, &body), expected, "{method} {body}");
     }
     let other_client = json!({ "user": "7", "client": "another", "session": "", "whitelist": [] });
-    assert_eq!(call(&mut client, "disconnect", &other_client), reached(0));
+    assert_eq!(
+        call(&mut client, "disconnect", &other_client),
+        reached_response(0)
+    );
     client.advance(std::time::Duration::from_secs(1));
-    theirs.look();
-    second.look();
+    theirs.receive_all();
+    second.receive_all();
     assert!(theirs.is_quiet() && second.is_quiet());
     let but_one = json!({ "user": "7", "client": "", "whitelist": [name], "disconnect": { "code": 3503 } });
-    assert_eq!(call(&mut client, "disconnect", &but_one), reached(1));
+    assert_eq!(call(&mut client, "disconnect", &but_one), reached_response(1));
     assert_eq!(second.socket.closed().0, 3503);
-    theirs.look();
+    theirs.receive_all();
     let body = json!({ "user": "7", "channel": "news", "client": "", "b64info": "", "b64data": "e30=" });
-    assert_eq!(call(&mut client, "subscribe", &body), reached(1));
+    assert_eq!(call(&mut client, "subscribe", &body), reached_response(1));
     let told = theirs.push().subscribe.expect("it is subscribed");
     assert_eq!(&*told.data, b"{}");
     drop(theirs);

@@ -1,4 +1,4 @@
-//! An application that is asked about clients, as a test has it answer.
+//! An application for tests, with given responses.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_push::{
-    Application, Backend, Event, Namespace, Options, Proxy, ProxyError, ProxyRequest, ResponseFuture,
+    Application, Backend, Namespace, Options, Proxy, ProxyError, ProxyEvent, ProxyRequest, ResponseFuture,
 };
 use ringmain_web::testing::TestClient;
 use ringmain_web::{App, Flow};
@@ -15,64 +15,64 @@ use serde_json::Value;
 
 use crate::support::options;
 
-/// What it does when it is asked.
-pub(crate) enum Answer {
-    /// So many milliseconds later.
-    In(u64, Value),
+/// The response to a request.
+pub(crate) enum Response {
+    /// After so many milliseconds.
+    After(u64, Value),
     Bytes(Vec<u8>),
     Fails,
     Never,
 }
 
-pub(crate) type Answers = dyn Fn(Event, &Value) -> Answer + Send + Sync;
+pub(crate) type Answers = dyn Fn(ProxyEvent, &Value) -> Response + Send + Sync;
 
-/// One question.
+/// A request as received.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
-    pub(crate) event: Event,
+pub(crate) struct ReceivedRequest {
+    pub(crate) event: ProxyEvent,
     pub(crate) body: Value,
     pub(crate) emulated: BTreeMap<String, String>,
 }
 
-/// What it was asked, and how many of its answers were not waited for.
+/// The received requests, and the number of cancelled ones.
 #[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<(Vec<Asked>, usize)>>);
+pub(crate) struct Log(Arc<Mutex<(Vec<ReceivedRequest>, usize)>>);
 
 impl Log {
-    /// Those since the last call.
-    pub(crate) fn take(&self) -> Vec<Asked> {
+    /// Returns the requests since the last call.
+    pub(crate) fn take(&self) -> Vec<ReceivedRequest> {
         std::mem::take(&mut self.0.lock().expect("nobody has it").0)
     }
 
-    /// The only one since the last call.
+    /// Returns the only request since the last call.
     #[track_caller]
-    pub(crate) fn only(&self) -> Asked {
+    pub(crate) fn take_one(&self) -> ReceivedRequest {
         let mut asked = self.take();
         assert_eq!(asked.len(), 1, "{asked:?}");
         asked.remove(0)
     }
 
-    pub(crate) fn forgotten(&self) -> usize {
+    pub(crate) fn cancelled(&self) -> usize {
         self.0.lock().expect("nobody has it").1
     }
 }
 
-struct Tested {
+struct TestBackend {
     cx: Cx,
     log: Log,
     answers: Arc<Answers>,
 }
 
-/// An answer that is waited for.
-struct Waited(Option<Log>);
+/// A response that is waited for.
+struct PendingResponse(Option<Log>);
 
-impl Waited {
-    fn over(&mut self) {
+impl PendingResponse {
+    fn finish(&mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Waited {
+impl Drop for PendingResponse {
     fn drop(&mut self) {
         if let Some(log) = self.0.take() {
             log.0.lock().expect("nobody has it").1 += 1;
@@ -80,35 +80,35 @@ impl Drop for Waited {
     }
 }
 
-impl Application for Tested {
+impl Application for TestBackend {
     fn send(&self, question: ProxyRequest) -> ResponseFuture {
         let body: Value = serde_json::from_slice(&question.body).expect("JSON");
         let answer = (self.answers)(question.event, &body);
-        self.log.0.lock().expect("nobody has it").0.push(Asked {
+        self.log.0.lock().expect("nobody has it").0.push(ReceivedRequest {
             event: question.event,
             body,
             emulated: BTreeMap::clone(&question.emulated),
         });
-        let (cx, mut waited) = (self.cx.clone(), Waited(Some(self.log.clone())));
+        let (cx, mut waited) = (self.cx.clone(), PendingResponse(Some(self.log.clone())));
         Box::pin(async move {
             let said = match answer {
-                Answer::In(0, said) => Ok(said.to_string().into()),
-                Answer::In(after, said) => {
+                Response::After(0, said) => Ok(said.to_string().into()),
+                Response::After(after, said) => {
                     cx.sleep(Duration::from_millis(after)).await;
                     Ok(said.to_string().into())
                 }
-                Answer::Bytes(bytes) => Ok(bytes),
-                Answer::Fails => Err(ProxyError("it is not there".to_owned())),
-                Answer::Never => std::future::pending().await,
+                Response::Bytes(bytes) => Ok(bytes),
+                Response::Fails => Err(ProxyError("it is not there".to_owned())),
+                Response::Never => std::future::pending().await,
             };
-            waited.over();
+            waited.finish();
             said
         })
     }
 }
 
-/// Asked about everything, and by the namespaces `asked` and `kept`, of which the latter keeps something.
-pub(crate) fn asking() -> Options {
+/// Returns options with all events, and with the namespaces `proxied` and `kept`, of which the latter has retention.
+pub(crate) fn proxied_options() -> Options {
     let mut options = options();
     let (listens, kept) = (Namespace::default(), options.namespaces["kept"]);
     let all = |namespace| Namespace {
@@ -117,20 +117,22 @@ pub(crate) fn asking() -> Options {
         sub_refresh_proxy: true,
         ..namespace
     };
-    options.namespaces.insert("asked".to_owned(), all(listens));
+    options.namespaces.insert("proxied".to_owned(), all(listens));
     options.namespaces.insert("kept".to_owned(), all(kept));
     options.anonymous = false;
     options.proxy = Proxy {
-        events: Event::ALL.map(|event| (event, Duration::from_secs(1))).into(),
+        events: ProxyEvent::ALL
+            .map(|event| (event, Duration::from_secs(1)))
+            .into(),
         ..Proxy::default()
     };
     options
 }
 
-/// Serves clients whom the application answers so.
-pub(crate) fn serve_asked(
+/// Serves clients with this application.
+pub(crate) fn serve_proxied(
     options: Options,
-    answers: impl Fn(Event, &Value) -> Answer + Send + Sync + 'static,
+    answers: impl Fn(ProxyEvent, &Value) -> Response + Send + Sync + 'static,
 ) -> (TestClient, Log) {
     let (log, answers): (_, Arc<Answers>) = (Log::default(), Arc::new(answers));
     let told = log.clone();
@@ -139,7 +141,7 @@ pub(crate) fn serve_asked(
             reply.text(request.cx().wall().as_secs().to_string())
         })
         .before(move |request, _| {
-            request.extend(Backend(Rc::new(Tested {
+            request.extend(Backend(Rc::new(TestBackend {
                 cx: request.cx().clone(),
                 log: told.clone(),
                 answers: Arc::clone(&answers),

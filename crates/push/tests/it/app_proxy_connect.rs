@@ -1,4 +1,4 @@
-//! Whom the application lets in, and how it is asked about that, on every transport.
+//! Clients that the application accepts, and the requests for them, on every transport.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use ringmain_push::limits::{
     EMULATED_HEADER_BYTES, PROXY_REQUESTS_PER_CLIENT, PROXY_REQUESTS_PER_WORKER, PROXY_RESPONSE_BYTES,
     PROXY_TIMEOUT_MAX,
 };
-use ringmain_push::{Event, Options, Proxy};
+use ringmain_push::{Options, Proxy, ProxyEvent};
 use serde_json::{Value, json};
 
-use crate::app_backend::{Answer, asking, serve_asked};
+use crate::app_backend::{Response, proxied_options, serve_proxied};
 use crate::support::{CONNECT, Stream, masked, with_query};
-use crate::token_signing::{FORMATS, Talker, code, connect, subscribe, token, tokens};
+use crate::token_signing::{FORMATS, WsClient, code, connect, subscribe, token, tokens};
 
-fn said(answer: Value) -> impl Fn(Event, &Value) -> Answer + Send + Sync {
-    move |_, _| Answer::In(5, answer.clone())
+fn received_text(answer: Value) -> impl Fn(ProxyEvent, &Value) -> Response + Send + Sync {
+    move |_, _| Response::After(5, answer.clone())
 }
 
-fn seven(_: Event, _: &Value) -> Answer {
-    Answer::In(5, json!({"result": {"user": "7"}}))
+fn seven(_: ProxyEvent, _: &Value) -> Response {
+    Response::After(5, json!({"result": {"user": "7"}}))
 }
 
-/// What is told first.
-fn welcome(what: &str, before: &str) -> String {
+/// Returns the connect reply.
+fn connect_reply(what: &str, before: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(r#"{{{what}"connect":{{"client":"CLIENT","version":"ringmain {version}",{before}"ping":25"#)
 }
 
 #[test]
-fn it_says_who_a_client_is_on_every_transport() {
+fn the_application_identifies_clients_on_every_transport() {
     let answer = json!({"result": {"user": "7", "data": {"a": [1]}, "channels": ["news"]}});
-    let (mut client, log) = serve_asked(asking(), said(answer));
+    let (mut client, log) = serve_proxied(proxied_options(), received_text(answer));
     let told = r#""data":{"a":[1]},"subs":{"news":{}},"#;
     let mut socket = client.ws("/connection/websocket").open();
     socket.send_text(CONNECT);
@@ -45,15 +45,15 @@ fn it_says_who_a_client_is_on_every_transport() {
     let answered = [socket.text(), lines.line(), events.event()];
     for reply in answered {
         let reply = masked(&reply);
-        assert!(reply.starts_with(&welcome(r#""id":1,"#, told)), "{reply}");
+        assert!(reply.starts_with(&connect_reply(r#""id":1,"#, told)), "{reply}");
     }
     let pushed = [uni_socket.text(), uni_lines.line(), uni_events.event()];
     for push in pushed {
-        assert_eq!(masked(&push), format!("{}}}}}", welcome("", told)));
+        assert_eq!(masked(&push), format!("{}}}}}", connect_reply("", told)));
     }
     let mut names: Vec<String> = Vec::new();
     for asked in log.take() {
-        assert_eq!(asked.event, Event::Connect);
+        assert_eq!(asked.event, ProxyEvent::Connect);
         let Value::Object(mut body) = asked.body else {
             panic!("{:?}", asked.body);
         };
@@ -82,14 +82,14 @@ fn it_says_who_a_client_is_on_every_transport() {
 }
 
 #[test]
-fn it_is_told_what_the_client_says() {
+fn the_application_receives_the_clients_data() {
     for binary in [false, true] {
-        let mut options = asking();
+        let mut options = proxied_options();
         options.proxy.binary = binary;
         options.proxy.emulated = vec!["authorization".to_owned()];
-        let (mut client, log) = serve_asked(options, seven);
-        let mut talker = Talker::open(&mut client, Format::Protobuf);
-        let reply = talker.ask(Command {
+        let (mut client, log) = serve_proxied(options, seven);
+        let mut ws = WsClient::open(&mut client, Format::Protobuf);
+        let reply = ws.request(Command {
             connect: Some(ConnectRequest {
                 data: "[1]".into(),
                 name: "js".to_owned(),
@@ -103,7 +103,7 @@ fn it_is_told_what_the_client_says() {
             ..Command::default()
         });
         let named = reply.connect.expect("an answer").client;
-        let asked = log.only();
+        let asked = log.take_one();
         let mut expected = json!({
             "client": named, "transport": "websocket", "protocol": "protobuf", "encoding": "json",
             "name": "js", "version": "5", "channels": ["news"], "data": [1],
@@ -116,66 +116,66 @@ fn it_is_told_what_the_client_says() {
         assert_eq!(asked.body, expected);
         let emulated: BTreeMap<_, _> = [("Authorization".to_owned(), "me".to_owned())].into();
         assert_eq!(asked.emulated, emulated);
-        drop(talker);
+        drop(ws);
         client.finish().expect("it ends");
     }
 }
 
 #[test]
-fn what_it_says_holds() {
+fn the_identity_of_the_application_applies() {
     let answer = json!({"result": {
         "user": "7", "b64info": "eyJuIjoxfQ==", "meta": {"m": 1},
         "subs": {"news": {"data": {"d": 1}, "info": {"i": 1}, "override": {"presence": {"value": false}}}},
-        "caps": [{"channels": ["asked:c"], "allow": ["sub"]}],
+        "caps": [{"channels": ["proxied:c"], "allow": ["sub"]}],
         "b64data": "",
     }});
-    let (mut client, log) = serve_asked(asking(), said(answer));
+    let (mut client, log) = serve_proxied(proxied_options(), received_text(answer));
     for format in FORMATS {
-        let (mut talker, reply) = Talker::connected(&mut client, format, "");
+        let (mut ws, reply) = WsClient::connected(&mut client, format, "");
         let told = reply.connect.expect("an answer");
         assert_eq!((told.expires, told.ttl), (false, 0));
         assert_eq!(&*told.subs["news"].data, br#"{"d":1}"#);
-        assert_eq!(log.only().event, Event::Connect);
-        // A capability is enough.
-        assert_eq!(code(&talker.ask(subscribe("asked:c", ""))), 0);
+        assert_eq!(log.take_one().event, ProxyEvent::Connect);
+        // A capability is sufficient.
+        assert_eq!(code(&ws.request(subscribe("proxied:c", ""))), 0);
         assert_eq!(log.take(), []);
-        talker.ask(Command {
+        ws.request(Command {
             rpc: Some(RpcRequest::default()),
             ..Command::default()
         });
-        let asked = log.only();
+        let asked = log.take_one();
         assert_eq!(
             (&asked.body["user"], &asked.body["meta"]),
             (&json!("7"), &json!({"m": 1}))
         );
-        drop(talker);
+        drop(ws);
     }
     client.finish().expect("it ends");
 }
 
 #[test]
-fn who_shows_a_token_is_not_asked_about() {
-    let mut options = asking();
+fn a_client_with_a_token_is_not_proxied() {
+    let mut options = proxied_options();
     options.tokens = Some(tokens());
-    let (mut client, log) = serve_asked(options, seven);
+    let (mut client, log) = serve_proxied(options, seven);
     let shown = token(json!({ "sub": "8" }));
-    let (talker, _) = Talker::connected(&mut client, Format::Json, &shown);
-    let mut forged = Talker::open(&mut client, Format::Json);
+    let (ws, _) = WsClient::connected(&mut client, Format::Json, &shown);
+    let mut forged = WsClient::open(&mut client, Format::Json);
     forged.send([connect("no.token.it")]);
     assert_eq!(forged.socket.closed().0, 3500);
     assert_eq!(log.take(), []);
-    drop((talker, forged));
+    drop((ws, forged));
     client.finish().expect("it ends");
 }
 
 #[test]
-fn whom_it_refuses_does_not_come_in() {
+fn a_client_that_the_application_rejects_is_not_connected() {
     let error = json!({"error": {"code": 1000, "message": "not you", "temporary": true}});
-    let (mut client, log) = serve_asked(asking(), said(error));
+    let (mut client, log) = serve_proxied(proxied_options(), received_text(error));
     let refused = r#"{"id":1,"error":{"code":1000,"message":"not you","temporary":true}}"#;
     let mut socket = client.ws("/connection/websocket").open();
     for _ in 0..2 {
-        // It may try again.
+        // The client may retry.
         socket.send_text(CONNECT);
         assert_eq!(socket.text(), refused);
     }
@@ -190,9 +190,9 @@ fn whom_it_refuses_does_not_come_in() {
 }
 
 #[test]
-fn whom_it_sends_away_is_told_why() {
+fn a_disconnect_of_the_application_has_its_reason() {
     let away = json!({"disconnect": {"code": 4501, "reason": "go away"}});
-    let (mut client, _) = serve_asked(asking(), said(away));
+    let (mut client, _) = serve_proxied(proxied_options(), received_text(away));
     for path in ["/connection/websocket", "/connection/uni_websocket"] {
         let mut socket = client.ws(path).open();
         socket.send_text(CONNECT);
@@ -209,7 +209,7 @@ fn whom_it_sends_away_is_told_why() {
 }
 
 #[test]
-fn an_answer_that_is_none_lets_nobody_in() {
+fn an_invalid_response_connects_no_client() {
     let broken: [&[u8]; 13] = [
         b"",
         b"{}",
@@ -226,132 +226,134 @@ fn an_answer_that_is_none_lets_nobody_in() {
         b"{\"result\":{\"user\":\"7\"}} ",
     ];
     for (number, bytes) in broken.into_iter().enumerate() {
-        let (mut client, _) = serve_asked(asking(), move |_, _| Answer::Bytes(bytes.to_vec()));
-        let mut talker = Talker::open(&mut client, Format::Json);
-        let reply = talker.ask(connect(""));
-        // What is white space behind is no matter.
+        let (mut client, _) = serve_proxied(proxied_options(), move |_, _| Response::Bytes(bytes.to_vec()));
+        let mut ws = WsClient::open(&mut client, Format::Json);
+        let reply = ws.request(connect(""));
+        // Trailing white space is allowed.
         let expected = if number + 1 == broken.len() { 0 } else { 100 };
         assert_eq!(code(&reply), expected, "{}", bytes.escape_ascii());
         assert_eq!(
             reply.error.map_or(0, |error| u32::from(error.temporary)),
             expected / 100
         );
-        drop(talker);
+        drop(ws);
         client.finish().expect("it ends");
     }
 }
 
 #[test]
-fn an_answer_is_waited_for_no_longer_and_no_further() {
+fn responses_have_a_timeout_and_a_limit() {
     let mut long = json!({"result": {"user": "7"}}).to_string().into_bytes();
     long.resize(PROXY_RESPONSE_BYTES, b' ');
     let within = long.clone();
     long.push(b' ');
-    type Make = Box<dyn Fn() -> Answer + Send + Sync>;
+    type Make = Box<dyn Fn() -> Response + Send + Sync>;
     let cases: [(Make, u32); 6] = [
-        (Box::new(|| Answer::Fails), 100),
-        (Box::new(|| Answer::Never), 100),
-        (Box::new(move || Answer::Bytes(long.clone())), 100),
-        (Box::new(move || Answer::Bytes(within.clone())), 0),
-        (Box::new(|| Answer::In(999, json!({"result": {}}))), 0),
-        (Box::new(|| Answer::In(1001, json!({"result": {}}))), 100),
+        (Box::new(|| Response::Fails), 100),
+        (Box::new(|| Response::Never), 100),
+        (Box::new(move || Response::Bytes(long.clone())), 100),
+        (Box::new(move || Response::Bytes(within.clone())), 0),
+        (Box::new(|| Response::After(999, json!({"result": {}}))), 0),
+        (Box::new(|| Response::After(1001, json!({"result": {}}))), 100),
     ];
     for (answer, expected) in cases {
-        let (mut client, _) = serve_asked(asking(), move |_, _| answer());
-        let mut talker = Talker::open(&mut client, Format::Json);
-        assert_eq!(code(&talker.ask(connect(""))), expected);
-        drop(talker);
+        let (mut client, _) = serve_proxied(proxied_options(), move |_, _| answer());
+        let mut ws = WsClient::open(&mut client, Format::Json);
+        assert_eq!(code(&ws.request(connect(""))), expected);
+        drop(ws);
         client.finish().expect("it ends");
     }
 }
 
 #[test]
-fn what_is_said_behind_a_connect_waits_for_it() {
-    let (mut client, log) = serve_asked(asking(), |_, _| Answer::In(500, json!({"result": {"user": "7"}})));
-    let mut talker = Talker::open(&mut client, Format::Json);
-    talker.send([connect(""), subscribe("news", "")]);
+fn commands_behind_connect_wait_for_its_reply() {
+    let (mut client, log) = serve_proxied(proxied_options(), |_, _| {
+        Response::After(500, json!({"result": {"user": "7"}}))
+    });
+    let mut ws = WsClient::open(&mut client, Format::Json);
+    ws.send([connect(""), subscribe("news", "")]);
     client.advance(Duration::from_millis(300));
-    talker.send([subscribe("news", "")]);
-    assert!(talker.reply(1).connect.is_some());
-    assert_eq!([2, 3].map(|number| code(&talker.reply(number))), [0, 105]);
+    ws.send([subscribe("news", "")]);
+    assert!(ws.reply(1).connect.is_some());
+    assert_eq!([2, 3].map(|number| code(&ws.reply(number))), [0, 105]);
     assert_eq!(log.take().len(), 1);
-    // Another one is one too many, as ever.
-    talker.send([connect("")]);
-    assert_eq!(talker.socket.closed().0, 3501);
-    // Of one that is refused nothing is carried out, and it is not sent away for it.
-    let refusing = |_, _: &Value| Answer::In(500, json!({"error": {"code": 400}}));
-    let (mut other, log) = serve_asked(asking(), refusing);
-    let mut talker = Talker::open(&mut other, Format::Json);
-    talker.send([connect(""), subscribe("news", "")]);
-    assert_eq!(code(&talker.reply(1)), 400);
-    assert_eq!(code(&talker.ask(connect(""))), 400);
-    assert_eq!((talker.is_quiet(), log.take().len()), (true, 2));
-    drop(talker);
+    // A further one is one too many, as always.
+    ws.send([connect("")]);
+    assert_eq!(ws.socket.closed().0, 3501);
+    // A rejected client has no command executed, and is not disconnected for it.
+    let refusing = |_, _: &Value| Response::After(500, json!({"error": {"code": 400}}));
+    let (mut other, log) = serve_proxied(proxied_options(), refusing);
+    let mut ws = WsClient::open(&mut other, Format::Json);
+    ws.send([connect(""), subscribe("news", "")]);
+    assert_eq!(code(&ws.reply(1)), 400);
+    assert_eq!(code(&ws.request(connect(""))), 400);
+    assert_eq!((ws.is_quiet(), log.take().len()), (true, 2));
+    drop(ws);
     client.finish().expect("it ends");
     other.finish().expect("it ends");
 }
 
 #[test]
-fn who_leaves_meanwhile_is_forgotten() {
-    let (mut client, log) = serve_asked(asking(), |_, _| Answer::Never);
+fn a_request_of_a_client_that_leaves_is_cancelled() {
+    let (mut client, log) = serve_proxied(proxied_options(), |_, _| Response::Never);
     let mut socket = client.ws("/connection/websocket").open();
     socket.send_text(CONNECT);
     client.advance(Duration::from_millis(10));
     let mut stream = client.raw();
     stream.send("GET /connection/uni_sse HTTP/1.1\r\nHost: a\r\n\r\n");
     client.advance(Duration::from_millis(10));
-    assert_eq!((log.take().len(), log.forgotten()), (2, 0));
+    assert_eq!((log.take().len(), log.cancelled()), (2, 0));
     drop(socket);
     stream.reset();
     client.advance(Duration::from_millis(10));
-    assert_eq!(log.forgotten(), 2);
+    assert_eq!(log.cancelled(), 2);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn more_than_a_worker_may_ask_is_not_asked() {
-    let mut options = asking();
-    options.proxy.events.insert(Event::Rpc, PROXY_TIMEOUT_MAX);
-    let (mut client, log) = serve_asked(options, |event, _| match event {
-        Event::Rpc => Answer::In(15_000, json!({"result": {}})),
-        _ => Answer::In(0, json!({"result": {"user": ""}})),
+fn requests_of_a_worker_are_limited() {
+    let mut options = proxied_options();
+    options.proxy.events.insert(ProxyEvent::Rpc, PROXY_TIMEOUT_MAX);
+    let (mut client, log) = serve_proxied(options, |event, _| match event {
+        ProxyEvent::Rpc => Response::After(15_000, json!({"result": {}})),
+        _ => Response::After(0, json!({"result": {"user": ""}})),
     });
     let call = || Command {
         rpc: Some(RpcRequest::default()),
         ..Command::default()
     };
     let clients = PROXY_REQUESTS_PER_WORKER as usize / PROXY_REQUESTS_PER_CLIENT;
-    let all: Vec<Talker> = (0..clients)
+    let all: Vec<WsClient> = (0..clients)
         .map(|_| {
-            let (mut talker, _) = Talker::connected(&mut client, Format::Json, "");
-            talker.send((0..PROXY_REQUESTS_PER_CLIENT).map(|_| call()));
-            talker
+            let (mut ws, _) = WsClient::connected(&mut client, Format::Json, "");
+            ws.send((0..PROXY_REQUESTS_PER_CLIENT).map(|_| call()));
+            ws
         })
         .collect();
     client.advance(Duration::from_millis(100));
     assert_eq!(log.take().len(), PROXY_REQUESTS_PER_WORKER as usize + clients);
-    let mut more = Talker::open(&mut client, Format::Json);
-    let refused = more.ask(connect(""));
+    let mut more = WsClient::open(&mut client, Format::Json);
+    let refused = more.request(connect(""));
     assert_eq!((code(&refused), log.take()), (111, Vec::new()));
     assert!(refused.error.is_some_and(|error| error.temporary));
     client.advance(Duration::from_secs(16));
-    assert!(more.ask(connect("")).connect.is_some());
+    assert!(more.request(connect("")).connect.is_some());
     drop((all, more));
     client.finish().expect("it ends");
 }
 
 #[test]
-fn headers_that_are_too_long_are_not_kept() {
-    let mut options = asking();
+fn emulated_headers_are_limited() {
+    let mut options = proxied_options();
     options.proxy.emulated = vec!["a".to_owned()];
-    let (mut client, _) = serve_asked(options, seven);
+    let (mut client, _) = serve_proxied(options, seven);
     for (value, expected) in [
         (EMULATED_HEADER_BYTES - 1, None),
         (EMULATED_HEADER_BYTES, Some(3501)),
     ] {
-        let mut talker = Talker::open(&mut client, Format::Json);
+        let mut ws = WsClient::open(&mut client, Format::Json);
         let headers = [("A", "x".repeat(value)), ("B", "x".repeat(20_000))];
-        talker.send([Command {
+        ws.send([Command {
             connect: Some(ConnectRequest {
                 headers: headers.map(|(name, value)| (name.to_owned(), value)).into(),
                 ..ConnectRequest::default()
@@ -359,47 +361,47 @@ fn headers_that_are_too_long_are_not_kept() {
             ..Command::default()
         }]);
         match expected {
-            None => assert!(talker.reply(1).connect.is_some()),
-            Some(code) => assert_eq!(talker.socket.closed().0, code),
+            None => assert!(ws.reply(1).connect.is_some()),
+            Some(code) => assert_eq!(ws.socket.closed().0, code),
         }
     }
     client.finish().expect("it ends");
 }
 
 #[test]
-fn who_has_nobody_to_ask_is_told_so() {
-    let mut options = asking();
+fn commands_without_an_application_are_not_available() {
+    let mut options = proxied_options();
     options.anonymous = true;
     let mut client = crate::support::serve(options);
-    let (mut talker, _) = Talker::connected(&mut client, Format::Json, "");
-    assert_eq!(code(&talker.ask(subscribe("asked:a", ""))), 108);
-    drop(talker);
+    let (mut ws, _) = WsClient::connected(&mut client, Format::Json, "");
+    assert_eq!(code(&ws.request(subscribe("proxied:a", ""))), 108);
+    drop(ws);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn settings_that_cannot_be_are_refused() {
+fn invalid_options_are_rejected() {
     let check = |change: &dyn Fn(&mut Options), expected: &str| {
-        let mut options = asking();
+        let mut options = proxied_options();
         change(&mut options);
         let error = options.check().expect_err("a mistake").to_string();
         assert_eq!(error, format!("push: {expected}"));
     };
     let within = |time| {
         move |options: &mut Options| {
-            options.proxy.events.insert(Event::Rpc, time);
+            options.proxy.events.insert(ProxyEvent::Rpc, time);
         }
     };
     check(
         &within(Duration::ZERO),
-        "expected a time for answers to `rpc` of more than nothing and at most 20s, found 0ns",
+        "expected a timeout of more than zero and at most 20s for `rpc`, found 0ns",
     );
     check(
         &within(Duration::from_millis(20_001)),
-        "expected a time for answers to `rpc` of more than nothing and at most 20s, found 20.001s",
+        "expected a timeout of more than zero and at most 20s for `rpc`, found 20.001s",
     );
     check(
         &|options| options.proxy = Proxy::default(),
-        "expected an application that is asked about `subscribe`, as `asked` wants it, found none",
+        "expected an endpoint of the application for `subscribe`, which `kept` requires, found none",
     );
 }

@@ -1,14 +1,19 @@
-//! Eleven answers of the application to each of the four questions that decide: the outcome for the client, and that nothing else was done.
+//! Eleven responses of the application to each of its four decisions: the outcome for the client, and that nothing else was done.
 
 use ringmain_hub::protocol::{Command, PingRequest, PublishRequest, RpcRequest};
-use ringmain_push::Event;
+use ringmain_push::ProxyEvent;
 use ringmain_web::testing::TestClient;
 use serde_json::json;
 
-use crate::app_backend::{Answer, asking, serve_asked};
-use crate::token_signing::{FORMATS, Talker, code, connect, subscribe};
+use crate::app_backend::{Response, proxied_options, serve_proxied};
+use crate::token_signing::{FORMATS, WsClient, code, connect, subscribe};
 
-const EVENTS: [Event; 4] = [Event::Connect, Event::Rpc, Event::Subscribe, Event::Publish];
+const EVENTS: [ProxyEvent; 4] = [
+    ProxyEvent::Connect,
+    ProxyEvent::Rpc,
+    ProxyEvent::Subscribe,
+    ProxyEvent::Publish,
+];
 
 /// The outcome for a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,11 +28,11 @@ const NONE: Outcome = Outcome::Error {
     temporary: true,
 };
 
-/// Returns an answer by its number, and the outcome that it leads to.
-fn answer(number: usize, event: Event) -> Option<(Answer, Outcome)> {
+/// Returns a response by its number, and the outcome that it leads to.
+fn numbered_response(number: usize, event: ProxyEvent) -> Option<(Response, Outcome)> {
     let good = match event {
-        Event::Connect => json!({ "result": { "user": "7" } }),
-        Event::Rpc => json!({ "result": { "data": 1 } }),
+        ProxyEvent::Connect => json!({ "result": { "user": "7" } }),
+        ProxyEvent::Rpc => json!({ "result": { "data": 1 } }),
         _ => json!({ "result": {} }),
     };
     let error = |temporary| Outcome::Error {
@@ -35,44 +40,44 @@ fn answer(number: usize, event: Event) -> Option<(Answer, Outcome)> {
         temporary,
     };
     Some(match number {
-        0 => (Answer::In(1, good), Outcome::Done),
+        0 => (Response::After(1, good), Outcome::Done),
         1 => (
-            Answer::In(0, json!({ "error": { "code": 1000, "message": "no" } })),
+            Response::After(0, json!({ "error": { "code": 1000, "message": "no" } })),
             error(false),
         ),
         2 => {
             let later = json!({ "error": { "code": 1000, "message": "later", "temporary": true } });
-            (Answer::In(1, later), error(true))
+            (Response::After(1, later), error(true))
         }
         3 => (
-            Answer::In(1, json!({ "disconnect": { "code": 4000, "reason": "x" } })),
+            Response::After(1, json!({ "disconnect": { "code": 4000, "reason": "x" } })),
             Outcome::Closed(4000),
         ),
         4 => (
-            Answer::In(1, json!({ "disconnect": { "code": 4501, "reason": "x" } })),
+            Response::After(1, json!({ "disconnect": { "code": 4501, "reason": "x" } })),
             Outcome::Closed(4501),
         ),
         5 => (
-            Answer::In(1, json!({ "disconnect": { "code": 2999, "reason": "x" } })),
+            Response::After(1, json!({ "disconnect": { "code": 2999, "reason": "x" } })),
             NONE,
         ),
-        6 => (Answer::Bytes(Vec::new()), NONE),
-        7 => (Answer::Bytes(b"no JSON".to_vec()), NONE),
-        8 => (Answer::In(1, json!({ "result": null })), NONE),
-        9 => (Answer::Fails, NONE),
-        10 => (Answer::Never, NONE),
+        6 => (Response::Bytes(Vec::new()), NONE),
+        7 => (Response::Bytes(b"no JSON".to_vec()), NONE),
+        8 => (Response::After(1, json!({ "result": null })), NONE),
+        9 => (Response::Fails, NONE),
+        10 => (Response::Never, NONE),
         _ => return None,
     })
 }
 
-fn command(event: Event) -> Command {
+fn command(event: ProxyEvent) -> Command {
     let mut command = Command::default();
     match event {
-        Event::Connect => return connect(""),
-        Event::Subscribe => return subscribe("asked:a", ""),
-        Event::Publish => {
+        ProxyEvent::Connect => return connect(""),
+        ProxyEvent::Subscribe => return subscribe("proxied:a", ""),
+        ProxyEvent::Publish => {
             command.publish = Some(PublishRequest {
-                channel: "asked:b".to_owned(),
+                channel: "proxied:b".to_owned(),
                 data: "1".into(),
             });
         }
@@ -86,42 +91,42 @@ fn command(event: Event) -> Command {
     command
 }
 
-fn serve(asked: Event, number: usize) -> TestClient {
-    let (client, _) = serve_asked(asking(), move |event, body| {
-        // The listener's own.
-        let is_listener = body["channel"] == "asked:b" && event == Event::Subscribe;
-        match answer(if event == asked && !is_listener { number } else { 0 }, event) {
+fn serve(asked: ProxyEvent, number: usize) -> TestClient {
+    let (client, _) = serve_proxied(proxied_options(), move |event, body| {
+        // The other subscriber's own.
+        let is_listener = body["channel"] == "proxied:b" && event == ProxyEvent::Subscribe;
+        match numbered_response(if event == asked && !is_listener { number } else { 0 }, event) {
             Some((answer, _)) => answer,
-            None => Answer::Fails,
+            None => Response::Fails,
         }
     });
     client
 }
 
 #[test]
-fn every_answer_leads_to_one_outcome() {
+fn every_response_has_one_outcome() {
     let mut tried = 0;
     for asked in EVENTS {
         for (number, format) in (0..).zip(FORMATS.into_iter().cycle()) {
-            let Some((_, expected)) = answer(number, asked) else {
+            let Some((_, expected)) = numbered_response(number, asked) else {
                 break;
             };
             tried += 1;
             let form = format!("{asked:?}, answer {number}");
             let mut client = serve(asked, number);
-            let mut listener = Talker::open(&mut client, format);
-            let mut talker = Talker::open(&mut client, format);
-            if asked != Event::Connect {
-                for talker in [&mut listener, &mut talker] {
-                    assert_eq!(code(&talker.ask(connect(""))), 0, "{form}");
+            let mut listener = WsClient::open(&mut client, format);
+            let mut ws = WsClient::open(&mut client, format);
+            if asked != ProxyEvent::Connect {
+                for ws in [&mut listener, &mut ws] {
+                    assert_eq!(code(&ws.request(connect(""))), 0, "{form}");
                 }
-                assert_eq!(code(&listener.ask(subscribe("asked:b", ""))), 0, "{form}");
+                assert_eq!(code(&listener.request(subscribe("proxied:b", ""))), 0, "{form}");
             }
             if let Outcome::Closed(code) = expected {
-                talker.send([command(asked)]);
-                assert_eq!(talker.socket.closed(), (code, "x".to_owned()), "{form}");
+                ws.send([command(asked)]);
+                assert_eq!(ws.socket.closed(), (code, "x".to_owned()), "{form}");
             } else {
-                let reply = talker.ask(command(asked));
+                let reply = ws.request(command(asked));
                 let found = match &reply.error {
                     Some(error) => Outcome::Error {
                         code: error.code,
@@ -130,30 +135,30 @@ fn every_answer_leads_to_one_outcome() {
                     None => Outcome::Done,
                 };
                 assert_eq!(found, expected, "{form}");
-                if asked != Event::Connect {
+                if asked != ProxyEvent::Connect {
                     let ping = Command {
                         ping: Some(PingRequest {}),
                         ..Command::default()
                     };
-                    assert_eq!(code(&talker.ask(ping)), 0, "{form}: the connection goes on");
+                    assert_eq!(code(&ws.request(ping)), 0, "{form}: the connection goes on");
                 }
-                if asked == Event::Subscribe {
-                    // Subscribed already, or asked about again.
+                if asked == ProxyEvent::Subscribe {
+                    // Subscribed already, or requested again.
                     let again = if expected == Outcome::Done {
                         105
                     } else {
                         code(&reply)
                     };
-                    assert_eq!(code(&talker.ask(command(asked))), again, "{form}");
+                    assert_eq!(code(&ws.request(command(asked))), again, "{form}");
                 }
             }
             client.advance(std::time::Duration::from_millis(10));
-            if asked != Event::Connect {
-                listener.look();
-                let is_published = asked == Event::Publish && expected == Outcome::Done;
+            if asked != ProxyEvent::Connect {
+                listener.receive_all();
+                let is_published = asked == ProxyEvent::Publish && expected == Outcome::Done;
                 assert_eq!(!listener.is_quiet(), is_published, "{form}");
             }
-            drop((listener, talker));
+            drop((listener, ws));
             client.finish().expect("it ends");
         }
     }

@@ -1,4 +1,4 @@
-//! Channels that show states: whoever comes gets the last one, and nobody gets more of them than there is use for.
+//! Conflated channels: a new subscriber receives the latest update, and no subscriber receives more updates than it can use.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn publish(client: &mut TestClient, channel: &str, value: u32) {
 }
 
 #[test]
-fn who_comes_gets_the_last_value() {
+fn a_new_subscriber_receives_the_latest_value() {
     let mut client = serve();
     let (_, reply) = connect(&mut client, "ticker:a");
     assert_eq!(reply, r#"{"id":2,"subscribe":{}}"#);
@@ -65,7 +65,7 @@ fn who_comes_gets_the_last_value() {
         reply,
         r#"{"id":2,"subscribe":{"publications":[{"data":3,"offset":3}]}}"#
     );
-    // Who only listens, too.
+    // A unidirectional client, too.
     let request = client.post("/connection/uni_http_stream");
     let request = request.body(r#"{"subs":{"ticker:a":{}}}"#);
     let mut stream = request.open().expect("an answer");
@@ -79,7 +79,7 @@ fn who_comes_gets_the_last_value() {
 }
 
 #[test]
-fn of_many_values_those_go_that_are_asked_for() {
+fn skipped_updates_are_replaced_by_the_latest() {
     let mut client = serve();
     let (mut socket, _) = connect(&mut client, "paced:a");
     let push = |value: u32| {
@@ -106,7 +106,7 @@ fn of_many_values_those_go_that_are_asked_for() {
     );
 }
 
-/// What comes to each socket in so many milliseconds: when, and how much of it.
+/// Returns the messages of each socket within so many milliseconds: their times and numbers.
 fn follow(client: &mut TestClient, sockets: &mut [TestSocket], millis: u64) -> Vec<Vec<(u64, usize)>> {
     let mut came = vec![Vec::new(); sockets.len()];
     for milli in 0..millis {
@@ -125,7 +125,7 @@ fn follow(client: &mut TestClient, sockets: &mut [TestSocket], millis: u64) -> V
 }
 
 #[test]
-fn what_is_new_in_all_of_a_clients_channels_comes_together() {
+fn updates_of_a_clients_channels_are_sent_together() {
     const CHANNELS: usize = 40;
     let mut client = serve();
     let (mut socket, _) = connect(&mut client, "paced:0");
@@ -151,7 +151,7 @@ fn what_is_new_in_all_of_a_clients_channels_comes_together() {
 }
 
 #[test]
-fn clients_have_moments_of_their_own() {
+fn clients_have_ticks_of_their_own() {
     const CLIENTS: usize = 16;
     let mut client = serve();
     let mut sockets: Vec<TestSocket> = (0..CLIENTS).map(|_| connect(&mut client, "paced:a").0).collect();
@@ -169,7 +169,7 @@ fn clients_have_moments_of_their_own() {
     for came in &last {
         let milli = match came[..] {
             [(milli, 1)] => milli,
-            // The first came while the values were published and was read after that, to a millisecond as the second was.
+            // The first arrived while the values were published and was read after that, to a millisecond as the second was.
             [(first @ 0..=1, 1), (milli, 1)] if milli + publishing - first >= 198 => milli,
             _ => panic!("one in an interval: {last:?}, published in {publishing} ms"),
         };
@@ -179,7 +179,7 @@ fn clients_have_moments_of_their_own() {
 }
 
 #[test]
-fn who_leaves_while_it_is_behind_gets_nothing_of_it() {
+fn an_unsubscribed_client_receives_no_conflated_update() {
     let mut client = serve();
     let (mut socket, _) = connect(&mut client, "paced:a");
     socket.send_text(r#"{"id":3,"subscribe":{"channel":"paced:b"}}"#);
@@ -197,7 +197,7 @@ fn who_leaves_while_it_is_behind_gets_nothing_of_it() {
 }
 
 #[test]
-fn only_where_gaps_are_told_is_a_subscription_positioned() {
+fn only_channels_that_report_gaps_are_positioned() {
     let mut kept = Namespace::default();
     kept.channel_options.history = Some(HistoryOptions {
         publications: 10,

@@ -1,4 +1,4 @@
-//! Many that come at once, and what is counted of clients.
+//! Limits of simultaneous connections, and the counters of clients.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use serde_json::json;
 
 use crate::api::call;
 use crate::support::{CONNECT, Stream, options, serve, with_query};
-use crate::token_signing::{Talker, code, connect, subscribe};
+use crate::token_signing::{WsClient, code, connect, subscribe};
 
-/// As `EventSource` needs it: any other status has it give up for good.
+/// `EventSource` stops permanently at any other status.
 #[track_caller]
 fn is_told_to_retry(client: &mut TestClient, path: &str) {
     let reply = client.get(path).send();
@@ -45,7 +45,7 @@ fn try_open(client: &mut TestClient) -> Result<TestSocket, TestReply> {
 }
 
 #[test]
-fn so_many_may_be_about_to_say_who_they_are() {
+fn pending_connects_are_limited() {
     let mut client = serve(Options {
         pending_connects: 2,
         ..options()
@@ -59,16 +59,16 @@ fn so_many_may_be_about_to_say_who_they_are() {
     is_told_to_retry(&mut client, "/connection/uni_sse");
     is_told_to_retry(&mut client, &with_query("/connection/sse", CONNECT));
     is_sent_back(&client.post("/connection/uni_sse").body("{}").send());
-    // One has said who it is.
+    // The first is identified.
     first.send_text(CONNECT);
     first.text();
     let third = try_open(&mut client).expect("there is room");
     is_sent_back(&try_open(&mut client).expect_err("they are two"));
-    // One is gone.
+    // The second is closed.
     drop(second);
     client.advance(Duration::from_secs(1));
     let mut fourth = try_open(&mut client).expect("there is room");
-    // One that says nonsense, and one that says nothing.
+    // A malformed message, and none at all.
     fourth.send_text("nonsense");
     assert_eq!(fourth.closed().0, 3501);
     client.advance(Duration::from_secs(1));
@@ -84,7 +84,7 @@ fn so_many_may_be_about_to_say_who_they_are() {
 }
 
 #[test]
-fn so_many_come_within_a_second() {
+fn connects_per_second_are_limited() {
     let mut client = serve(Options {
         connects_per_second: Some(4),
         ..options()
@@ -100,7 +100,7 @@ fn so_many_come_within_a_second() {
         is_told_to_retry(&mut client, "/connection/uni_sse");
         drop(stream);
     }
-    // Who is there goes on.
+    // Connected clients remain.
     for socket in &mut there {
         socket.send_text(CONNECT);
         assert!(socket.text().contains("connect"));
@@ -113,8 +113,8 @@ fn so_many_come_within_a_second() {
     client.finish().expect("it ends");
 }
 
-/// On three workers, with channels that let the oldest go.
-fn counted() -> (Push, TestClient) {
+/// Serves on three workers, with channels that drop the oldest publications.
+fn serve_counted() -> (Push, TestClient) {
     let push = Push::new();
     let mut options = options();
     options.limits.queued_bytes = 50_000;
@@ -130,16 +130,16 @@ fn counted() -> (Push, TestClient) {
 }
 
 #[test]
-fn what_is_published_is_counted() {
-    let (push, mut client) = counted();
-    let talkers: Vec<Talker> = (0..4)
+fn publications_are_counted() {
+    let (push, mut client) = serve_counted();
+    let ws_clients: Vec<WsClient> = (0..4)
         .map(|_| {
-            let mut talker = Talker::open(&mut client, Format::Json);
-            assert!(talker.ask(connect("")).connect.is_some());
+            let mut ws = WsClient::open(&mut client, Format::Json);
+            assert!(ws.request(connect("")).connect.is_some());
             for channel in ["news", "kept:a"] {
-                assert_eq!(code(&talker.ask(subscribe(channel, ""))), 0);
+                assert_eq!(code(&ws.request(subscribe(channel, ""))), 0);
             }
-            talker
+            ws
         })
         .collect();
     for number in 0..3 {
@@ -156,7 +156,7 @@ fn what_is_published_is_counted() {
         (report.publications, report.duplicates, report.deliveries),
         (3, 1, 8)
     );
-    // One is too slow, and loses the oldest.
+    // A slow client loses the oldest.
     for _ in 0..40 {
         call(
             &mut client,
@@ -166,7 +166,7 @@ fn what_is_published_is_counted() {
     }
     let slow: Vec<u64> = push.report().slow.iter().map(|(_, count)| *count).collect();
     assert!(slow[1] > 0 && slow.iter().sum::<u64>() == slow[1], "{slow:?}");
-    drop(talkers);
+    drop(ws_clients);
     client.advance(Duration::from_secs(1));
     let report = push.report();
     assert_eq!(
@@ -177,14 +177,14 @@ fn what_is_published_is_counted() {
 }
 
 #[test]
-fn how_clients_come_and_go_is_counted() {
-    let (push, mut client) = counted();
+fn connects_and_disconnects_are_counted() {
+    let (push, mut client) = serve_counted();
     call(&mut client, "publish", &json!({ "channel": "kept:a", "data": 1 }));
-    let mut talkers = Vec::new();
-    // One recovers, one cannot, one talks nonsense, one has a wrong token.
+    let mut ws_clients = Vec::new();
+    // One recovers, one cannot, one sends a malformed message, one has an invalid token.
     for (offset, epoch) in [(0, ""), (0, "0123456789abcdef")] {
-        let mut talker = Talker::open(&mut client, Format::Json);
-        talker.ask(connect(""));
+        let mut ws = WsClient::open(&mut client, Format::Json);
+        ws.request(connect(""));
         let request = SubscribeRequest {
             channel: "kept:a".to_owned(),
             recover: true,
@@ -192,11 +192,11 @@ fn how_clients_come_and_go_is_counted() {
             epoch: epoch.to_owned(),
             ..SubscribeRequest::default()
         };
-        talker.ask(Command {
+        ws.request(Command {
             subscribe: Some(request),
             ..Command::default()
         });
-        talkers.push(talker);
+        ws_clients.push(ws);
     }
     for say in ["nonsense", r#"{"id":1,"connect":{"token":"x"}}"#] {
         let mut socket = client.ws("/connection/websocket").open();
@@ -208,6 +208,6 @@ fn how_clients_come_and_go_is_counted() {
     assert_eq!(report.disconnects, [(Some(3500), 1), (Some(3501), 1)]);
     let refused = report.refused.iter().filter(|(_, count)| *count > 0);
     assert_eq!(refused.collect::<Vec<_>>(), [&(Refusal::Unknown, 2)]);
-    drop(talkers);
+    drop(ws_clients);
     client.finish().expect("it ends");
 }

@@ -1,4 +1,4 @@
-//! What the data of publications must be, and what clients of the JSON format get of bytes that are not JSON.
+//! The formats of publications' data, and bytes that are not JSON for clients of the JSON format.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::{call, fault};
 use crate::support::{options, serve};
-use crate::token_signing::{Talker, code, connect, guarded, serve_guarded, subscribe, token};
+use crate::token_signing::{WsClient, code, connect, guarded, serve_guarded, subscribe, token};
 
 fn with_format(data_format: DataFormat) -> Options {
     let mut options = options();
@@ -30,22 +30,22 @@ fn publish(channel: &str, data: &[u8]) -> Command {
     }
 }
 
-fn talker(client: &mut TestClient, format: Format) -> Talker {
-    let mut talker = Talker::open(client, format);
-    assert!(talker.ask(connect("")).connect.is_some());
-    talker
+fn ws(client: &mut TestClient, format: Format) -> WsClient {
+    let mut ws = WsClient::open(client, format);
+    assert!(ws.request(connect("")).connect.is_some());
+    ws
 }
 
 #[test]
-fn data_of_another_format_is_refused_whoever_publishes_it() {
+fn data_of_another_format_is_rejected_for_every_publisher() {
     for (format, json_code, object_code, bytes_code) in [
         (DataFormat::Json, 0, 0, 107),
         (DataFormat::JsonObject, 107, 0, 107),
         (DataFormat::Binary, 0, 0, 0),
     ] {
         let mut client = serve(with_format(format));
-        let mut binary = talker(&mut client, Format::Protobuf);
-        let mut json = talker(&mut client, Format::Json);
+        let mut binary = ws(&mut client, Format::Protobuf);
+        let mut json = ws(&mut client, Format::Json);
         for (data, expected) in [
             (&b"[1]"[..], json_code),
             (b" {\"a\":1}", object_code),
@@ -54,7 +54,7 @@ fn data_of_another_format_is_refused_whoever_publishes_it() {
             (b"", 107),
         ] {
             assert_eq!(
-                code(&binary.ask(publish("kept:a", data))),
+                code(&binary.request(publish("kept:a", data))),
                 expected,
                 "{format:?} {data:?}"
             );
@@ -65,7 +65,11 @@ fn data_of_another_format_is_refused_whoever_publishes_it() {
                 "{format:?} {data:?}"
             );
             if let Ok(value) = serde_json::from_slice::<Value>(data) {
-                assert_eq!(code(&json.ask(publish("kept:a", data))), expected, "{format:?}");
+                assert_eq!(
+                    code(&json.request(publish("kept:a", data))),
+                    expected,
+                    "{format:?}"
+                );
                 let body = json!({ "channels": ["kept:a", "kept:b"], "data": value });
                 let told = call(&mut client, "broadcast", &body);
                 for one in told["result"]["responses"].as_array().expect("two") {
@@ -79,11 +83,11 @@ fn data_of_another_format_is_refused_whoever_publishes_it() {
 }
 
 #[test]
-fn a_subscription_that_json_cannot_carry_is_refused_and_there_is_none() {
+fn a_subscription_that_json_cannot_carry_is_rejected() {
     let mut client = serve(with_format(DataFormat::Binary));
-    let mut binary = talker(&mut client, Format::Protobuf);
-    assert_eq!(code(&binary.ask(publish("kept:a", b"\0\xff"))), 0);
-    let mut json = talker(&mut client, Format::Json);
+    let mut binary = ws(&mut client, Format::Protobuf);
+    assert_eq!(code(&binary.request(publish("kept:a", b"\0\xff"))), 0);
+    let mut json = ws(&mut client, Format::Json);
     let recover = || {
         let mut command = subscribe("kept:a", "");
         if let Some(request) = &mut command.subscribe {
@@ -92,7 +96,7 @@ fn a_subscription_that_json_cannot_carry_is_refused_and_there_is_none() {
         command
     };
     for _ in 0..2 {
-        assert_eq!(code(&json.ask(recover())), 108, "the same again, and not 105");
+        assert_eq!(code(&json.request(recover())), 108, "the same again, and not 105");
     }
     let told = call(&mut client, "presence_stats", &json!({ "channel": "kept:a" }));
     assert_eq!(told["result"]["num_clients"], 0);
@@ -103,32 +107,32 @@ fn a_subscription_that_json_cannot_carry_is_refused_and_there_is_none() {
     if let Some(request) = &mut history.history {
         (request.channel, request.limit) = ("kept:a".to_owned(), 10);
     }
-    assert_eq!(code(&json.ask(history)), 108);
-    // What is new is not recovered, and is JSON.
-    assert_eq!(code(&json.ask(subscribe("kept:a", ""))), 0);
+    assert_eq!(code(&json.request(history)), 108);
+    // A new publication is not recovered, and is JSON.
+    assert_eq!(code(&json.request(subscribe("kept:a", ""))), 0);
     drop((binary, json));
     client.finish().expect("it ends");
 }
 
-/// Bytes in the info of a client's token must not end the connections of others.
+/// Bytes in the info of a client's token must not close the connections of others.
 #[test]
-fn an_info_that_is_not_json_is_left_out_of_json() {
+fn an_info_that_is_not_json_is_omitted_in_json() {
     let mut options = guarded();
     let closed = options.namespaces.get_mut("users").expect("it is there");
     closed.channel_options.join_leave = true;
     let mut client = serve_guarded(2, options);
-    let (mut listener, _) = Talker::connected(&mut client, Format::Json, &token(json!({ "sub": "8" })));
-    assert_eq!(code(&listener.ask(subscribe("users:a", ""))), 0);
+    let (mut listener, _) = WsClient::connected(&mut client, Format::Json, &token(json!({ "sub": "8" })));
+    assert_eq!(code(&listener.request(subscribe("users:a", ""))), 0);
     let own = listener.push().join.and_then(|join| join.info).expect("an info");
     assert_eq!(own.user, "8");
     let claims = json!({ "sub": "7", "b64info": STANDARD.encode(b"\0\xff") });
-    let (mut binary, _) = Talker::connected(&mut client, Format::Protobuf, &token(claims));
-    assert_eq!(code(&binary.ask(subscribe("users:a", ""))), 0);
+    let (mut binary, _) = WsClient::connected(&mut client, Format::Protobuf, &token(claims));
+    assert_eq!(code(&binary.request(subscribe("users:a", ""))), 0);
     let joined = listener.push().join.and_then(|join| join.info).expect("an info");
     assert_eq!((&*joined.user, joined.conn_info.is_empty()), ("7", true));
     let told = binary.push().join.and_then(|join| join.info).expect("an info");
     assert_eq!(&*told.conn_info, b"\0\xff", "Protobuf carries it");
-    assert_eq!(code(&binary.ask(publish("users:a", b"1"))), 0);
+    assert_eq!(code(&binary.request(publish("users:a", b"1"))), 0);
     let heard = listener.push().pub_.expect("a publication");
     assert_eq!(heard.info.expect("an info").user, "7");
     drop((listener, binary));

@@ -1,4 +1,4 @@
-//! Commands beside a stream: they find the session wherever it is, or are answered why they do not.
+//! Commands beside a stream: they reach their session on any worker, or receive a status.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::support::{Stream, emulate, masked, options, serve, serve_by};
 
 const WORKERS: usize = 3;
 
-/// A connection to each worker.
-fn to_each(client: &mut TestClient) -> Vec<RawConnection> {
+/// Opens a connection to each worker.
+fn connect_to_each(client: &mut TestClient) -> Vec<RawConnection> {
     let mut found: Vec<Option<RawConnection>> = (0..WORKERS).map(|_| None).collect();
-    // Which one a connection goes to is the network's to say.
+    // The network decides which one a connection reaches.
     for _ in 0..1000 {
         if found.iter().all(Option::is_some) {
             break;
@@ -32,7 +32,7 @@ fn to_each(client: &mut TestClient) -> Vec<RawConnection> {
 #[test]
 fn commands_reach_the_session_by_any_worker() {
     let mut client = serve_by(WORKERS, options());
-    let mut connections = to_each(&mut client);
+    let mut connections = connect_to_each(&mut client);
     let mut stream = Stream::lines(&mut client);
     for (worker, connection) in connections.iter_mut().enumerate() {
         let id = 10 * (worker + 1);
@@ -41,7 +41,7 @@ fn commands_reach_the_session_by_any_worker() {
             id,
             id + 1
         );
-        assert_eq!(stream.say_by(connection, &commands), 204);
+        assert_eq!(stream.send_commands_over(connection, &commands), 204);
         let mut told = [masked(&stream.line()), masked(&stream.line())];
         told.sort();
         assert!(
@@ -55,10 +55,10 @@ fn commands_reach_the_session_by_any_worker() {
 }
 
 #[test]
-fn a_stream_may_end_while_its_commands_are_under_way() {
+fn a_stream_may_close_with_commands_in_flight() {
     for at in 0..40 {
         let mut client = serve_by(WORKERS, options());
-        let mut connections = to_each(&mut client);
+        let mut connections = connect_to_each(&mut client);
         let mut watcher = Stream::lines(&mut client);
         let mut stream = Stream::lines(&mut client);
         for (worker, connection) in connections.iter_mut().enumerate() {
@@ -81,7 +81,7 @@ fn a_stream_may_end_while_its_commands_are_under_way() {
         client.advance(Duration::from_secs(1));
         for worker in 0..WORKERS {
             let ask = format!(r#"{{"id":9,"presence_stats":{{"channel":"kept:{worker}"}}}}"#);
-            assert_eq!(watcher.say(&mut client, &ask), 204);
+            assert_eq!(watcher.send_commands(&mut client, &ask), 204);
             assert_eq!(
                 watcher.line(),
                 r#"{"id":9,"presence_stats":{"num_clients":0,"num_users":0}}"#,
@@ -94,14 +94,14 @@ fn a_stream_may_end_while_its_commands_are_under_way() {
 }
 
 #[test]
-fn what_finds_no_session_is_answered() {
+fn commands_without_a_session_receive_a_status() {
     let mut client = serve_by(WORKERS, options());
     let stream = Stream::lines(&mut client);
     let (session, node) = (stream.session.clone(), stream.node.clone());
     let ping = r#"{"id":2,"ping":{}}"#;
     let unknown = format!("1.{}", "0".repeat(32));
     for (session, node, status) in [
-        // Who guesses learns nothing.
+        // A guess reveals nothing.
         (&*unknown, &*node, 204),
         (&*format!("ffff.{}", "0".repeat(32)), &*node, 204),
         (&*session, "another", 404),
@@ -125,7 +125,7 @@ fn what_finds_no_session_is_answered() {
 }
 
 #[test]
-fn what_is_no_such_request_is_answered() {
+fn an_invalid_connect_request_receives_a_response() {
     let mut client = serve(options());
     let mut stream = Stream::lines(&mut client);
     let whole = |data: serde_json::Value| {
@@ -146,17 +146,21 @@ fn what_is_no_such_request_is_answered() {
         assert_eq!(reply.status(), status, "{body:.100}: {}", reply.text());
     }
     assert_eq!(client.get("/emulation").send().status(), 405);
-    assert_eq!(stream.say(&mut client, r#"{"id":2,"ping":{}}"#), 204);
+    assert_eq!(stream.send_commands(&mut client, r#"{"id":2,"ping":{}}"#), 204);
     assert_eq!(
         stream.line(),
         r#"{"id":2,"ping":{}}"#,
         "none of that has harmed it"
     );
-    // One that speaks JSON is told something in Protobuf.
+    // A client of the JSON format receives a message in Protobuf.
     let answer = client
         .post("/emulation")
         .header("content-type", "application/octet-stream")
-        .body(tagged(&[(1, &stream.node), (2, &stream.session), (3, "x")]))
+        .body(encode_fields(&[
+            (1, &stream.node),
+            (2, &stream.session),
+            (3, "x"),
+        ]))
         .send();
     assert_eq!(answer.status(), 204);
     assert!(stream.line().contains(r#""code":3501"#));
@@ -164,8 +168,8 @@ fn what_is_no_such_request_is_answered() {
     client.finish().expect("it ends");
 }
 
-/// Texts as fields of Protobuf.
-fn tagged(fields: &[(u8, &str)]) -> Vec<u8> {
+/// Encodes texts as fields of Protobuf.
+fn encode_fields(fields: &[(u8, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, text) in fields {
         out.extend_from_slice(&[number << 3 | 2, text.len() as u8]);
@@ -175,10 +179,10 @@ fn tagged(fields: &[(u8, &str)]) -> Vec<u8> {
 }
 
 #[test]
-fn of_many_at_once_each_is_answered() {
+fn concurrent_broadcasts_all_receive_responses() {
     let mut client = serve_by(2, options());
     let mut stream = Stream::lines(&mut client);
-    // All at one moment, about half of them to the worker that has the session and half to the other one.
+    // All at once, about half of these to the worker with the session and half to the other one.
     let count = 5 * EMULATED_MESSAGES;
     let mut connections: Vec<RawConnection> = (0..count).map(|_| client.raw()).collect();
     client.advance(Duration::from_secs(1));
@@ -195,7 +199,7 @@ fn of_many_at_once_each_is_answered() {
         let reply = connection.try_reply("POST").expect("an answer");
         match reply.status() {
             204 => taken.push(format!(r#"{{"id":{},"ping":{{}}}}"#, number + 1)),
-            // Whether the queue is ever full is the network's to say.
+            // The network decides whether the queue is ever full.
             503 => assert_eq!(reply.header("retry-after"), Some("1")),
             status => panic!("{status}: {}", reply.text()),
         }

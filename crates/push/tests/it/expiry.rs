@@ -1,4 +1,4 @@
-//! When the time of connections and subscriptions is over, and how it goes on; in virtual time.
+//! Expiry and renewal of connections and subscriptions, in virtual time.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::support::{Stream, with_query};
 use crate::token_signing::{
-    FORMATS, LEEWAY, SECRET, Talker, code, connect, guarded, now, refresh, serve_guarded, signed_by,
+    FORMATS, LEEWAY, SECRET, WsClient, code, connect, guarded, now, refresh, serve_guarded, signed_by,
     sub_refresh, subscribe, token,
 };
 
-/// How long after a token's own end it is still waited for another one, in seconds.
+/// The time until a token's grant ends after its expiry, in seconds.
 const GRACE: u64 = LEEWAY + REFRESH_GRACE.as_secs();
 
 fn ping() -> Command {
@@ -28,30 +28,30 @@ fn user_until(exp: u64) -> String {
 }
 
 #[test]
-fn a_connection_ends_unless_another_token_comes() {
+fn a_connection_expires_without_another_token() {
     for format in FORMATS {
         let mut client = serve_guarded(2, guarded());
         let now = now(&mut client);
-        let (mut idle, told) = Talker::connected(&mut client, format, &user_until(now + 60));
+        let (mut idle, told) = WsClient::connected(&mut client, format, &user_until(now + 60));
         let told = told.connect.expect("connected");
         assert!(told.expires && (59..=60).contains(&told.ttl), "{told:?}");
-        let (mut lasting, _) = Talker::connected(&mut client, format, &token(json!({ "sub": "7" })));
-        let (mut fresh, _) = Talker::connected(&mut client, format, &user_until(now + 60));
-        let reply = fresh.ask(refresh(&user_until(now + 600)));
+        let (mut lasting, _) = WsClient::connected(&mut client, format, &token(json!({ "sub": "7" })));
+        let (mut fresh, _) = WsClient::connected(&mut client, format, &user_until(now + 60));
+        let reply = fresh.request(refresh(&user_until(now + 600)));
         let told = reply.refresh.expect("it goes on");
         assert!(told.expires && (590..=600).contains(&told.ttl), "{told:?}");
         let mut all = [&mut idle, &mut lasting, &mut fresh];
         for _ in 0..60 + GRACE - 3 {
             client.advance(Duration::from_secs(1));
-            for talker in &mut all {
-                talker.look();
+            for ws in &mut all {
+                ws.receive_all();
             }
         }
-        assert_eq!(code(&idle.ask(ping())), 0, "it is waited for");
+        assert_eq!(code(&idle.request(ping())), 0, "it is waited for");
         client.advance(Duration::from_secs(5));
         assert_eq!(idle.socket.closed(), (3005, "connection expired".to_owned()));
-        for talker in [&mut lasting, &mut fresh] {
-            assert_eq!(code(&talker.ask(ping())), 0, "they go on");
+        for ws in [&mut lasting, &mut fresh] {
+            assert_eq!(code(&ws.request(ping())), 0, "they go on");
         }
         drop((idle, lasting, fresh));
         client.finish().expect("it ends");
@@ -59,7 +59,7 @@ fn a_connection_ends_unless_another_token_comes() {
 }
 
 #[test]
-fn what_does_not_refresh_a_connection_ends_it() {
+fn an_invalid_refresh_disconnects() {
     let mut client = serve_guarded(1, guarded());
     let now = now(&mut client);
     let stranger = b"another one of two and thirty by";
@@ -87,46 +87,46 @@ fn what_does_not_refresh_a_connection_ends_it() {
         ("nothing", String::new(), 3501),
     ] {
         for format in FORMATS {
-            let (mut talker, _) = Talker::connected(&mut client, format, &user_until(now + 1000));
-            talker.send([refresh(&with)]);
-            assert_eq!(talker.socket.closed().0, expected, "{what}");
+            let (mut ws, _) = WsClient::connected(&mut client, format, &user_until(now + 1000));
+            ws.send([refresh(&with)]);
+            assert_eq!(ws.socket.closed().0, expected, "{what}");
         }
     }
     client.finish().expect("it ends");
-    // Where nobody can show a token, nobody can show another one.
+    // Without tokens none can be renewed.
     let options = ringmain_push::Options {
         anonymous: true,
         tokens: None,
         ..guarded()
     };
     let mut client = serve_guarded(1, options);
-    let (mut talker, _) = Talker::connected(&mut client, Format::Json, "");
-    assert_eq!(code(&talker.ask(refresh("x"))), 108);
+    let (mut ws, _) = WsClient::connected(&mut client, Format::Json, "");
+    assert_eq!(code(&ws.request(refresh("x"))), 108);
     assert_eq!(SECRET.len(), 32);
 }
 
 #[test]
-fn another_token_takes_away_what_the_first_one_gave() {
+fn a_new_token_replaces_the_permissions_of_the_first() {
     let mut client = serve_guarded(1, guarded());
     let with = |allow: Value| {
         let caps = json!([{ "channels": ["closed:a"], "allow": allow }]);
         token(json!({ "sub": "7", "caps": caps }))
     };
-    let (mut talker, _) = Talker::connected(&mut client, Format::Json, &with(json!([])));
-    assert_eq!(code(&talker.ask(subscribe("closed:a", ""))), 103);
-    let told = talker
-        .ask(refresh(&with(json!(["sub"]))))
+    let (mut ws, _) = WsClient::connected(&mut client, Format::Json, &with(json!([])));
+    assert_eq!(code(&ws.request(subscribe("closed:a", ""))), 103);
+    let told = ws
+        .request(refresh(&with(json!(["sub"]))))
         .refresh
         .expect("refreshed");
     assert!(!told.expires, "{told:?}");
-    assert_eq!(code(&talker.ask(subscribe("closed:a", ""))), 0);
-    drop(talker);
+    assert_eq!(code(&ws.request(subscribe("closed:a", ""))), 0);
+    drop(ws);
     client.finish().expect("it ends");
 }
 
-/// The client connects again, and is subscribed to what its new token names.
+/// The client reconnects, and is subscribed to the channels of its new token.
 #[test]
-fn a_token_with_other_channels_ends_the_connection() {
+fn a_token_with_other_channels_closes_the_connection() {
     for format in FORMATS {
         let mut options = guarded();
         options.user_channel = Some("users".to_owned());
@@ -134,7 +134,7 @@ fn a_token_with_other_channels_ends_the_connection() {
         let with = |channels: &[&str]| {
             let subs: std::collections::BTreeMap<&str, Value> =
                 channels.iter().map(|name| (*name, json!({}))).collect();
-            // `channels` and `subs` are the same.
+            // `channels` and `subs` are equivalent.
             [
                 token(json!({ "sub": "7", "channels": channels })),
                 token(json!({ "sub": "7", "subs": subs })),
@@ -151,12 +151,13 @@ fn a_token_with_other_channels_ends_the_connection() {
             (&["closed:a"], &["closed:a", "kept:own"], true),
         ] {
             for (first, second) in with(first).iter().zip(with(second).iter().rev()) {
-                let (mut talker, _) = Talker::connected(&mut client, format, first);
-                assert_eq!(code(&talker.ask(subscribe("kept:own", ""))), 0);
-                talker.send([refresh(second)]);
-                match goes_on {
-                    true => assert!(talker.reply(3).refresh.is_some()),
-                    false => assert_eq!(talker.socket.closed().0, 3010, "{first} {second}"),
+                let (mut ws, _) = WsClient::connected(&mut client, format, first);
+                assert_eq!(code(&ws.request(subscribe("kept:own", ""))), 0);
+                ws.send([refresh(second)]);
+                if goes_on {
+                    assert!(ws.reply(3).refresh.is_some())
+                } else {
+                    assert_eq!(ws.socket.closed().0, 3010, "{first} {second}")
                 }
             }
         }
@@ -165,19 +166,19 @@ fn a_token_with_other_channels_ends_the_connection() {
 }
 
 #[test]
-fn a_subscription_ends_unless_another_token_comes() {
+fn a_subscription_expires_without_another_token() {
     for format in FORMATS {
         let mut client = serve_guarded(2, guarded());
         let now = now(&mut client);
         let until = |channel: &str, exp: u64| token(json!({ "sub": "7", "channel": channel, "exp": exp }));
-        let (mut talker, _) = Talker::connected(&mut client, format, &token(json!({ "sub": "7" })));
+        let (mut ws, _) = WsClient::connected(&mut client, format, &token(json!({ "sub": "7" })));
         for channel in ["closed:a", "closed:b"] {
-            let told = talker.ask(subscribe(channel, &until(channel, now + 30)));
+            let told = ws.request(subscribe(channel, &until(channel, now + 30)));
             let told = told.subscribe.expect("subscribed");
             assert!(told.expires && (29..=30).contains(&told.ttl), "{told:?}");
         }
-        assert_eq!(code(&talker.ask(subscribe("kept:free", ""))), 0);
-        let told = talker.ask(sub_refresh("closed:b", &until("closed:b", now + 600)));
+        assert_eq!(code(&ws.request(subscribe("kept:free", ""))), 0);
+        let told = ws.request(sub_refresh("closed:b", &until("closed:b", now + 600)));
         let told = told.sub_refresh.expect("it goes on");
         assert!(told.expires && (590..=600).contains(&told.ttl), "{told:?}");
         for (channel, with, expected) in [
@@ -189,33 +190,33 @@ fn a_subscription_ends_unless_another_token_comes() {
             ("kept:free", until("kept:free", now + 600), 103),
             ("no:where", until("no:where", now + 600), 102),
         ] {
-            let reply = talker.ask(sub_refresh(channel, &with));
+            let reply = ws.request(sub_refresh(channel, &with));
             assert_eq!(code(&reply), expected, "{channel}");
         }
-        talker.wait(&mut client, 30 + GRACE - 3);
-        talker.wait(&mut client, 5);
-        let push = talker.push();
+        ws.wait(&mut client, 30 + GRACE - 3);
+        ws.wait(&mut client, 5);
+        let push = ws.push();
         let told = push.unsubscribe.expect("it is over");
         assert_eq!(
             (&*push.channel, told.code, &*told.reason),
             ("closed:a", 2501, "subscription expired")
         );
-        // It may come back by another one.
+        // It may reconnect with another one.
         assert_eq!(
-            code(&talker.ask(subscribe("closed:a", &until("closed:a", now + 30)))),
+            code(&ws.request(subscribe("closed:a", &until("closed:a", now + 30)))),
             109
         );
         assert_eq!(
-            code(&talker.ask(subscribe("closed:a", &until("closed:a", now + 600)))),
+            code(&ws.request(subscribe("closed:a", &until("closed:a", now + 600)))),
             0
         );
-        drop(talker);
+        drop(ws);
         client.finish().expect("it ends");
     }
 }
 
 #[test]
-fn who_only_listens_is_not_waited_for() {
+fn a_unidirectional_client_has_no_grace_period() {
     let mut client = serve_guarded(2, guarded());
     let now = now(&mut client);
     let request = |exp: u64| json!({ "token": user_until(exp) }).to_string();
@@ -241,7 +242,7 @@ fn who_only_listens_is_not_waited_for() {
     assert_eq!(lines.try_line(), None, "the body ends");
     assert_eq!(socket.closed().0, 3005);
     assert_eq!(stays.line(), "{}", "a ping");
-    // A subscription by a token of its own, too: what cannot subscribe again connects again.
+    // A subscription with a token of its own, too: a client that cannot subscribe again reconnects.
     let own = token(json!({ "sub": "7", "channel": "closed:a", "exp": now + 60 }));
     let request = json!({ "token": user_until(now + 500), "subs": { "closed:a": { "token": own } } });
     let mut lines = Stream::open(
@@ -258,22 +259,22 @@ fn who_only_listens_is_not_waited_for() {
 }
 
 #[test]
-fn the_end_of_what_is_gone_is_nobodys() {
-    // A connection in the same place as one that had an end lives on, and so do its subscriptions.
+fn the_deadline_of_a_closed_connection_affects_no_other() {
+    // A connection in the slot of one that had a deadline remains open, and so do its subscriptions.
     let mut client = serve_guarded(1, guarded());
     let now = now(&mut client);
     let channel = token(json!({ "sub": "7", "channel": "closed:a", "exp": now + 10 }));
-    let (mut first, _) = Talker::connected(&mut client, Format::Json, &user_until(now + 10));
-    assert_eq!(code(&first.ask(subscribe("closed:a", &channel))), 0);
+    let (mut first, _) = WsClient::connected(&mut client, Format::Json, &user_until(now + 10));
+    assert_eq!(code(&first.request(subscribe("closed:a", &channel))), 0);
     first.socket.close(1000, "");
     first.socket.closed();
-    let (mut second, _) = Talker::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
+    let (mut second, _) = WsClient::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
     let lasting = token(json!({ "sub": "7", "channel": "closed:a" }));
-    assert_eq!(code(&second.ask(subscribe("closed:a", &lasting))), 0);
+    assert_eq!(code(&second.request(subscribe("closed:a", &lasting))), 0);
     second.wait(&mut client, 10 + GRACE + 20);
-    assert_eq!(code(&second.ask(ping())), 0);
+    assert_eq!(code(&second.request(ping())), 0);
     assert_eq!(
-        code(&second.ask(subscribe("closed:a", &lasting))),
+        code(&second.request(subscribe("closed:a", &lasting))),
         105,
         "it is subscribed"
     );
@@ -282,7 +283,7 @@ fn the_end_of_what_is_gone_is_nobodys() {
 }
 
 #[test]
-fn the_end_of_a_subscription_that_is_over_is_not_that_of_the_next_one() {
+fn the_deadline_of_an_ended_subscription_does_not_end_the_next() {
     let mut client = serve_guarded(1, guarded());
     let now = now(&mut client);
     let of = |more: Value| {
@@ -293,32 +294,32 @@ fn the_end_of_a_subscription_that_is_over_is_not_that_of_the_next_one() {
             .extend(more.as_object().expect("one").clone());
         subscribe("closed:a", &token(claims))
     };
-    let (mut talker, _) = Talker::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
-    assert_eq!(code(&talker.ask(of(json!({ "exp": now + 10 })))), 0);
+    let (mut ws, _) = WsClient::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
+    assert_eq!(code(&ws.request(of(json!({ "exp": now + 10 })))), 0);
     let unsubscribe = Command {
         unsubscribe: Some(UnsubscribeRequest {
             channel: "closed:a".to_owned(),
         }),
         ..Command::default()
     };
-    assert_eq!(code(&talker.ask(unsubscribe)), 0);
-    assert_eq!(code(&talker.ask(of(json!({})))), 0);
-    talker.wait(&mut client, 10 + GRACE + 20);
-    assert_eq!(code(&talker.ask(of(json!({})))), 105, "it is subscribed");
-    drop(talker);
+    assert_eq!(code(&ws.request(unsubscribe)), 0);
+    assert_eq!(code(&ws.request(of(json!({})))), 0);
+    ws.wait(&mut client, 10 + GRACE + 20);
+    assert_eq!(code(&ws.request(of(json!({})))), 105, "it is subscribed");
+    drop(ws);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn an_expired_token_lets_nobody_in_by_any_transport() {
+fn an_expired_token_is_rejected_on_every_transport() {
     let mut client: TestClient = serve_guarded(1, guarded());
     let now = now(&mut client);
     let old = user_until(now - 100);
     for format in FORMATS {
-        let mut talker = Talker::open(&mut client, format);
-        assert_eq!(code(&talker.ask(connect(&old))), 109);
-        // It may show another one.
-        assert!(talker.ask(connect(&user_until(now + 100))).connect.is_some());
+        let mut ws = WsClient::open(&mut client, format);
+        assert_eq!(code(&ws.request(connect(&old))), 109);
+        // It may send another one.
+        assert!(ws.request(connect(&user_until(now + 100))).connect.is_some());
     }
     let command = json!({ "id": 1, "connect": { "token": old } }).to_string();
     let mut lines = Stream::open(client.post("/connection/http_stream").body(&*command));
@@ -331,7 +332,7 @@ fn an_expired_token_lets_nobody_in_by_any_transport() {
     client.finish().expect("it ends");
 }
 
-/// Tokens of four seconds, as some applications sign them: connection and subscription go on for as long as others arrive in time.
+/// Tokens of four seconds, as some applications sign them: connection and subscription remain as long as others arrive in time.
 #[test]
 fn short_tokens_are_refreshed_many_times() {
     for format in FORMATS {
@@ -339,26 +340,26 @@ fn short_tokens_are_refreshed_many_times() {
         let began = now(&mut client);
         let until = |exp: u64| token(json!({ "sub": "7", "exp": exp }));
         let of_channel = |exp: u64| token(json!({ "sub": "7", "channel": "closed:a", "exp": exp }));
-        let (mut talker, _) = Talker::connected(&mut client, format, &until(began + 4));
+        let (mut ws, _) = WsClient::connected(&mut client, format, &until(began + 4));
         assert_eq!(
-            code(&talker.ask(subscribe("closed:a", &of_channel(began + 4)))),
+            code(&ws.request(subscribe("closed:a", &of_channel(began + 4)))),
             0
         );
         let mut refreshes = 0;
         while refreshes < 23 {
-            talker.wait(&mut client, 3);
+            ws.wait(&mut client, 3);
             let at = now(&mut client);
-            let told = talker.ask(refresh(&until(at + 4))).refresh.expect("it goes on");
+            let told = ws.request(refresh(&until(at + 4))).refresh.expect("it goes on");
             assert!(told.expires && told.ttl <= 4, "{told:?}");
-            assert_eq!(code(&talker.ask(sub_refresh("closed:a", &of_channel(at + 4)))), 0);
+            assert_eq!(code(&ws.request(sub_refresh("closed:a", &of_channel(at + 4)))), 0);
             refreshes += 1;
         }
         assert!(now(&mut client) - began >= 69, "more than a minute");
-        assert!(talker.is_quiet(), "neither unsubscribed nor disconnected");
-        // Without another one it ends.
-        talker.wait(&mut client, 4 + GRACE - 3);
+        assert!(ws.is_quiet(), "neither unsubscribed nor disconnected");
+        // Without another one it expires.
+        ws.wait(&mut client, 4 + GRACE - 3);
         client.advance(Duration::from_secs(5));
-        assert_eq!(talker.socket.closed().0, 3005);
+        assert_eq!(ws.socket.closed().0, 3005);
         client.finish().expect("it ends");
     }
 }

@@ -1,4 +1,4 @@
-//! Clients that only listen by gRPC and gRPC-Web: the same sessions, ended by a status.
+//! Unidirectional clients over gRPC and gRPC-Web: the same sessions, ended by a status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::support::{Http2, options, serve};
 
 const CONSUME: &str = "/centrifugal.centrifugo.unistream.CentrifugoUniStream/Consume";
 
-/// A connect request with these channels, as its client sends it.
-fn asking(token: &str, channels: &[&str]) -> Vec<u8> {
+/// Encodes a connect request with these channels, as its client sends it.
+fn encode_connect(token: &str, channels: &[&str]) -> Vec<u8> {
     let subs: BTreeMap<String, SubscribeRequest> = channels
         .iter()
         .map(|channel| ((*channel).to_owned(), SubscribeRequest::default()))
@@ -48,7 +48,7 @@ fn publish(client: &mut TestClient, channel: &str, data: &str) {
     assert!(reply.text().starts_with(r#"{"result":{"#), "{}", reply.text());
 }
 
-/// What has come of an answer: pushes, and how it ended.
+/// The received part of a response: pushes, and its status.
 #[derive(Default)]
 struct Heard {
     bytes: Vec<u8>,
@@ -57,7 +57,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// The pushes that are whole; what ends the body is taken, too.
+    /// Returns the complete pushes, and reads the end of the body.
     fn pushes(&mut self) -> Vec<Push> {
         let mut decoder = Decoder::with_trailers(&Limits::INTERNET);
         let (mut at, mut whole) = (0, 0);
@@ -103,8 +103,8 @@ impl Heard {
     }
 }
 
-/// What matters of pushes.
-fn told(pushes: &[Push]) -> Vec<String> {
+/// Summarizes pushes.
+fn summarize(pushes: &[Push]) -> Vec<String> {
     let one = |push: &Push| match push {
         Push {
             pub_: Some(publication),
@@ -128,7 +128,7 @@ fn told(pushes: &[Push]) -> Vec<String> {
     pushes.iter().map(one).collect()
 }
 
-/// A call by gRPC-Web over HTTP/1.1.
+/// A call of gRPC-Web over HTTP/1.1.
 struct Web {
     reply: StreamedReply,
     text: Option<TextDecoder>,
@@ -166,13 +166,13 @@ impl Web {
         }
     }
 
-    /// The next pushes; none at the end.
+    /// Returns the next pushes; none at the end.
     #[track_caller]
     fn next(&mut self) -> Vec<String> {
         loop {
             let pushes = self.heard.pushes();
             if !pushes.is_empty() || self.ended {
-                return told(&pushes);
+                return summarize(&pushes);
             }
             match self.reply.piece().expect("a piece") {
                 None => self.ended = true,
@@ -184,7 +184,7 @@ impl Web {
         }
     }
 
-    /// How it ended, with what came before.
+    /// Returns the status, with the pushes before it.
     #[track_caller]
     fn end(&mut self) -> (Vec<String>, String, String) {
         let mut all = Vec::new();
@@ -199,7 +199,7 @@ impl Web {
     }
 }
 
-/// Calls by gRPC over HTTP/2.
+/// Calls of gRPC over HTTP/2.
 struct Native {
     http2: Http2,
     heard: BTreeMap<u32, Heard>,
@@ -215,30 +215,30 @@ impl Native {
 
     fn call(&mut self, message: &[u8], more: &[(&str, &str)]) -> Stream {
         let fields = [&[("content-type", "application/grpc"), ("te", "trailers")], more].concat();
-        let stream = self.http2.ask("POST", CONSUME, &fields, message);
+        let stream = self.http2.request("POST", CONSUME, &fields, message);
         self.heard.insert(stream.id(), Heard::default());
         self.http2.turn();
         stream
     }
 
-    fn heard(&mut self, stream: Stream) -> (Vec<String>, Option<(String, String)>) {
+    fn received(&mut self, stream: Stream) -> (Vec<String>, Option<(String, String)>) {
         self.http2.turn();
-        let answer = self.http2.answer(stream);
+        let answer = self.http2.response(stream);
         assert_eq!(answer.status, 200);
         let heard = self.heard.get_mut(&stream.id()).expect("asked");
         heard.bytes.append(&mut answer.body);
         let fields = answer.fields.iter();
         heard.ended(fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        (told(&heard.pushes()), heard.status.clone())
+        (summarize(&heard.pushes()), heard.status.clone())
     }
 }
 
 const WEB: [&str; 2] = ["application/grpc-web+proto", "application/grpc-web-text+proto"];
 
 #[test]
-fn pushes_come_in_every_dialect() {
+fn pushes_arrive_in_every_grpc_dialect() {
     let mut client = serve(options());
-    let asked = asking("", &["news", "kept:a"]);
+    let asked = encode_connect("", &["news", "kept:a"]);
     let mut webs: Vec<Web> = WEB.map(|kind| Web::call(&mut client, kind, &asked)).into();
     let mut native = Native::new(&mut client);
     let streams = [(); 2].map(|()| native.call(&asked, &[]));
@@ -247,7 +247,7 @@ fn pushes_come_in_every_dialect() {
     }
     for stream in streams {
         assert_eq!(
-            native.heard(stream),
+            native.received(stream),
             (vec!["connected kept:a,news 25".to_owned()], None)
         );
     }
@@ -261,11 +261,11 @@ fn pushes_come_in_every_dialect() {
         assert_eq!(heard, ["news [1]", "kept:a 2"]);
     }
     for stream in streams {
-        assert_eq!(native.heard(stream).0, ["news [1]", "kept:a 2"]);
+        assert_eq!(native.received(stream).0, ["news [1]", "kept:a 2"]);
     }
     client.advance(PING_INTERVAL + Duration::from_secs(1));
     assert_eq!(webs[0].next(), ["ping"]);
-    assert_eq!(native.heard(streams[1]).0, ["ping"]);
+    assert_eq!(native.received(streams[1]).0, ["ping"]);
     client.shut_down();
     for web in &mut webs {
         let (mut before, code, words) = web.end();
@@ -273,7 +273,7 @@ fn pushes_come_in_every_dialect() {
         assert_eq!(before, ["disconnect 3001 true"]);
         assert_eq!((&*code, &*words), ("14", "shutdown (code 3001)"));
     }
-    let (pushes, status) = native.heard(streams[1]);
+    let (pushes, status) = native.received(streams[1]);
     assert_eq!(pushes, ["disconnect 3001 true"]);
     assert_eq!(status, Some(("14".to_owned(), "shutdown (code 3001)".to_owned())));
     drop((webs, native));
@@ -281,42 +281,42 @@ fn pushes_come_in_every_dialect() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_by_a_status() {
+fn a_refused_grpc_client_receives_a_status() {
     let mut client = serve(Options {
         anonymous: false,
         ..options()
     });
-    let (all, code, words) = Web::call(&mut client, WEB[0], &asking("no token", &[])).end();
+    let (all, code, words) = Web::call(&mut client, WEB[0], &encode_connect("no token", &[])).end();
     assert_eq!(
         (all.len(), &*code, &*words),
         (0, "16", "invalid token (code 3500)")
     );
     let mut native = Native::new(&mut client);
-    let stream = native.call(&asking("", &[]), &[]);
-    let (pushes, status) = native.heard(stream);
+    let stream = native.call(&encode_connect("", &[]), &[]);
+    let (pushes, status) = native.received(stream);
     assert_eq!(
         (pushes.len(), status.map(|status| status.0)),
         (0, Some("16".to_owned()))
     );
-    // What is no connect request at all.
+    // Not a connect request.
     let (_, code, _) = Web::call(&mut client, WEB[0], &[0, 0, 0, 0, 2, 0xFF, 0xFF]).end();
     assert_eq!(code, "13");
-    let (_, code, _) = Web::call(&mut client, WEB[0], &asking(&"x".repeat(70_000), &[])).end();
+    let (_, code, _) = Web::call(&mut client, WEB[0], &encode_connect(&"x".repeat(70_000), &[])).end();
     assert_eq!(code, "8");
     let mut client = serve(options());
-    let (_, code, words) = Web::call(&mut client, WEB[1], &asking("", &["nowhere:a"])).end();
+    let (_, code, words) = Web::call(&mut client, WEB[1], &encode_connect("", &["nowhere:a"])).end();
     assert_eq!((&*code, &*words), ("3", "bad request (code 3501)"));
     client.finish().expect("it ends");
 }
 
 #[test]
-fn a_client_that_is_sent_away_hears_why() {
+fn a_disconnected_client_receives_the_reason() {
     let mut client = serve(options());
-    let mut web = Web::call(&mut client, WEB[0], &asking("", &["news"]));
+    let mut web = Web::call(&mut client, WEB[0], &encode_connect("", &["news"]));
     assert_eq!(web.next(), ["connected news 25"]);
     let mut native = Native::new(&mut client);
-    let stream = native.call(&asking("", &["news"]), &[("grpc-timeout", "40S")]);
-    assert_eq!(native.heard(stream).0.len(), 1);
+    let stream = native.call(&encode_connect("", &["news"]), &[("grpc-timeout", "40S")]);
+    assert_eq!(native.received(stream).0.len(), 1);
     let body = r#"{"user":""}"#;
     let order = client
         .post("/api/disconnect")
@@ -326,7 +326,7 @@ fn a_client_that_is_sent_away_hears_why() {
     assert_eq!(answer.status(), 200, "{}", answer.text());
     client.advance(Duration::from_secs(41));
     // The deadline is the client's own.
-    let (pushes, status) = native.heard(stream);
+    let (pushes, status) = native.received(stream);
     assert_eq!(pushes, ["ping"]);
     assert_eq!(status.map(|status| status.0), Some("4".to_owned()));
     assert_eq!(client.running(), 1, "the other one still listens");
@@ -337,11 +337,11 @@ fn a_client_that_is_sent_away_hears_why() {
 }
 
 #[test]
-fn a_call_that_is_given_up_frees_its_session() {
+fn a_cancelled_call_frees_its_session() {
     let mut client = serve(options());
     let mut native = Native::new(&mut client);
     let streams: Vec<Stream> = (0..50)
-        .map(|_| native.call(&asking("", &["news"]), &[]))
+        .map(|_| native.call(&encode_connect("", &["news"]), &[]))
         .collect();
     assert_eq!(client.running(), 50);
     let listeners = |client: &mut TestClient| {
@@ -350,18 +350,18 @@ fn a_call_that_is_given_up_frees_its_session() {
     };
     assert!(listeners(&mut client).contains(r#""num_clients":50"#));
     for &stream in &streams[..49] {
-        native.http2.give_up(stream);
+        native.http2.cancel_stream(stream);
     }
     native.http2.turn();
     assert_eq!(client.running(), 1);
     assert!(listeners(&mut client).contains(r#""num_clients":1"#));
     publish(&mut client, "news", "1");
-    assert_eq!(native.heard(streams[49]).0, ["connected news 25", "news 1"]);
-    // A connection that its client has ended will not be read.
+    assert_eq!(native.received(streams[49]).0, ["connected news 25", "news 1"]);
+    // A connection that its client has closed will not be read.
     native.http2.raw.end();
     client.advance(Duration::from_millis(1));
     assert_eq!(client.running(), 0);
-    let mut web = Web::call(&mut client, WEB[0], &asking("", &[]));
+    let mut web = Web::call(&mut client, WEB[0], &encode_connect("", &[]));
     assert_eq!(web.next().len(), 1);
     web.reply.connection().end();
     client.advance(Duration::from_millis(1));
@@ -396,7 +396,7 @@ fn pages_of_other_hosts_may_read_the_status() {
         let request = client.post(CONSUME).header("content-type", WEB[0]);
         let reply = request
             .header("origin", origin)
-            .body(asking("", &[]))
+            .body(encode_connect("", &[]))
             .open()
             .expect("an answer");
         let named = |name: &str| reply.head().header(name).unwrap_or_default().to_owned();

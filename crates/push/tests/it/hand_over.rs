@@ -1,16 +1,16 @@
-//! Channels that a process leaves to the next one.
+//! Channels that a process hands over to the next one.
 
 use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, Format, HistoryRequest, PresenceRequest, Push as Pushed};
-use ringmain_push::{Options, Push, State, Successor, limits};
+use ringmain_push::{HandOverState, Options, Push, Successor, limits};
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::{Value, json};
 
 use crate::api::call;
 use crate::support::{Stream, options};
-use crate::token_signing::{FORMATS, Talker, code, guarded, subscribe, token};
+use crate::token_signing::{FORMATS, WsClient, code, guarded, subscribe, token};
 
 fn serve(push: &Push, workers: usize) -> TestClient {
     serve_with(push, workers, options())
@@ -19,7 +19,7 @@ fn serve(push: &Push, workers: usize) -> TestClient {
 fn serve_with(push: &Push, workers: usize, options: Options) -> TestClient {
     push.replace(options).expect("options");
     let setup = Setup {
-        // Processes beside each other do not draw the same names of clients.
+        // Processes of one test must not generate the same client IDs.
         seed: workers as u64,
         workers,
         ..Setup::default()
@@ -28,11 +28,11 @@ fn serve_with(push: &Push, workers: usize, options: Options) -> TestClient {
 }
 
 /// Returns the state of a process, as it is sent.
-fn leave(client: &mut TestClient, push: &Push) -> Vec<u8> {
-    leave_to(Successor::Serving, client, push)
+fn leave_state(client: &mut TestClient, push: &Push) -> Vec<u8> {
+    hand_over_to(Successor::Serving, client, push)
 }
 
-fn leave_to(successor: Successor, client: &mut TestClient, push: &Push) -> Vec<u8> {
+fn hand_over_to(successor: Successor, client: &mut TestClient, push: &Push) -> Vec<u8> {
     let freezing = push.start_freeze(successor);
     client.advance(Duration::from_millis(10));
     let state = freezing.collect(Duration::ZERO, Duration::from_secs(1));
@@ -41,12 +41,12 @@ fn leave_to(successor: Successor, client: &mut TestClient, push: &Push) -> Vec<u
 
 fn position(stream: &mut Stream, client: &mut TestClient, number: u32, more: &str) -> Value {
     let text = format!(r#"{{"id":{number},"subscribe":{{"channel":"kept:a"{more}}}}}"#);
-    assert_eq!(stream.say(client, &text), 204);
+    assert_eq!(stream.send_commands(client, &text), 204);
     serde_json::from_str(&stream.line()).expect("JSON")
 }
 
 #[test]
-fn what_was_answered_is_there_for_who_comes_back_and_what_was_not_is_refused() {
+fn acknowledged_publications_survive_and_others_are_refused() {
     let old = Push::new();
     let mut before = serve(&old, 2);
     let mut stream = Stream::lines(&mut before);
@@ -59,7 +59,7 @@ fn what_was_answered_is_there_for_who_comes_back_and_what_was_not_is_refused() {
     );
     let second = json!({ "channel": "kept:a", "data": { "x": 2 }, "tags": { "t": "u" } });
     assert_eq!(call(&mut before, "publish", &second)["result"]["offset"], 2);
-    let bytes = leave(&mut before, &old);
+    let bytes = leave_state(&mut before, &old);
     for method in ["publish", "history", "info"] {
         let body = json!({ "channel": "kept:a", "data": 3 }).to_string();
         let request = before.post(&format!("/api/{method}")).header("x-api-key", "key");
@@ -71,7 +71,7 @@ fn what_was_answered_is_there_for_who_comes_back_and_what_was_not_is_refused() {
         );
     }
 
-    let (records, _) = State::read(&bytes).expect("state");
+    let (records, _) = HandOverState::read(&bytes).expect("state");
     for workers in [1, 3] {
         let new = Push::new();
         new.await_state();
@@ -80,9 +80,9 @@ fn what_was_answered_is_there_for_who_comes_back_and_what_was_not_is_refused() {
         let recover = format!(
             r#"{{"id":2,"subscribe":{{"channel":"kept:a","recover":true,"offset":1,"epoch":"{epoch}"}}}}"#
         );
-        assert_eq!(stream.say(&mut after, &recover), 204);
+        assert_eq!(stream.send_commands(&mut after, &recover), 204);
         after.advance(Duration::from_millis(100));
-        // It is held until the state is there.
+        // It is held until the state has arrived.
         new.restore(records.clone(), Duration::from_secs(1));
         let told: Value = serde_json::from_str(&stream.line()).expect("JSON");
         assert_eq!(told["subscribe"]["recovered"], true, "{told}");
@@ -103,11 +103,11 @@ fn what_was_answered_is_there_for_who_comes_back_and_what_was_not_is_refused() {
 }
 
 #[test]
-fn what_is_kept_no_longer_is_not_taken_over_and_positions_are() {
+fn expired_history_is_not_restored_but_positions_are() {
     let old = Push::new();
     let mut before = serve(&old, 1);
     call(&mut before, "publish", &json!({ "channel": "kept:a", "data": 1 }));
-    let (records, _) = State::read(&leave(&mut before, &old)).expect("state");
+    let (records, _) = HandOverState::read(&leave_state(&mut before, &old)).expect("state");
     let new = Push::new();
     new.await_state();
     new.restore(records, Duration::from_secs(60));
@@ -122,7 +122,7 @@ fn what_is_kept_no_longer_is_not_taken_over_and_positions_are() {
 }
 
 #[test]
-fn without_state_channels_begin_again() {
+fn channels_without_state_start_new_epochs() {
     let new = Push::new();
     new.await_state();
     let mut client = serve(&new, 2);
@@ -134,37 +134,30 @@ fn without_state_channels_begin_again() {
 }
 
 #[test]
-fn clients_are_sent_away_one_after_the_other_and_who_publishes_at_once() {
+fn clients_are_disconnected_gradually_and_publishers_at_once() {
     let push = Push::new();
     let mut client = serve(&push, 1);
     let drain = Duration::from_secs(4);
     push.replace(Options { drain, ..options() }).expect("options");
-    let mut talkers: Vec<Talker> = (0..8)
-        .map(|_| Talker::connected(&mut client, Format::Json, "").0)
+    let mut ws_clients: Vec<WsClient> = (0..8)
+        .map(|_| WsClient::connected(&mut client, Format::Json, "").0)
         .collect();
-    assert_eq!(code(&talkers[7].ask(subscribe("kept:a", ""))), 0);
-    let _ = leave(&mut client, &push);
+    assert_eq!(code(&ws_clients[7].request(subscribe("kept:a", ""))), 0);
+    let _ = leave_state(&mut client, &push);
     let publish = r#"{"id":9,"publish":{"channel":"kept:a","data":1}}"#;
-    talkers[7].socket.send_text(publish);
-    assert_eq!(talkers[7].socket.closed(), (3001, "shutdown".to_owned()));
+    ws_clients[7].socket.send_text(publish);
+    assert_eq!(ws_clients[7].socket.closed(), (3001, "shutdown".to_owned()));
     client.shut_down();
     // Over half of the drain time.
     client.advance(limits::DISCONNECT_DELAY + Duration::from_millis(100));
-    let mut late: Vec<&mut Talker> = talkers[..7]
+    let mut late: Vec<&mut WsClient> = ws_clients[..7]
         .iter_mut()
-        .filter_map(|talker| {
-            talker
-                .socket
-                .event_now()
-                .expect("no fault")
-                .is_none()
-                .then_some(talker)
-        })
+        .filter_map(|ws| ws.socket.event_now().expect("no fault").is_none().then_some(ws))
         .collect();
     assert_eq!(late.len(), 6);
     client.advance(drain / 2);
-    for talker in &mut late {
-        assert_eq!(talker.socket.closed(), (3001, "shutdown".to_owned()));
+    for ws in &mut late {
+        assert_eq!(ws.socket.closed(), (3001, "shutdown".to_owned()));
     }
 }
 
@@ -177,11 +170,11 @@ fn present() -> Options {
     options
 }
 
-fn user(client: &mut TestClient, format: Format, name: &str) -> Talker {
+fn user(client: &mut TestClient, format: Format, name: &str) -> WsClient {
     let token = token(json!({ "sub": name }));
-    let mut talker = Talker::connected(client, format, &token).0;
-    assert_eq!(code(&talker.ask(subscribe("kept:a", ""))), 0);
-    talker
+    let mut ws = WsClient::connected(client, format, &token).0;
+    assert_eq!(code(&ws.request(subscribe("kept:a", ""))), 0);
+    ws
 }
 
 /// Returns the users of a channel in order, as programs read them.
@@ -197,7 +190,7 @@ fn users(client: &mut TestClient) -> Vec<String> {
     users
 }
 
-fn joined(push: &Pushed) -> Option<(&str, &str)> {
+fn presence_users(push: &Pushed) -> Option<(&str, &str)> {
     let join = push.join.as_ref().map(|join| ("join", &join.info));
     let leave = push.leave.as_ref().map(|leave| ("leave", &leave.info));
     let (kind, info) = join.or(leave)?;
@@ -205,22 +198,22 @@ fn joined(push: &Pushed) -> Option<(&str, &str)> {
 }
 
 #[test]
-fn members_are_present_at_the_successor_until_they_connect_or_their_time_has_passed() {
+fn members_are_present_at_the_successor_until_they_connect_or_expire() {
     for (workers, format) in [(1, 3), (3, 1)].into_iter().zip(FORMATS) {
         let old = Push::new();
         let mut before = serve_with(&old, workers.0, present());
-        let _members: Vec<Talker> = ["anna", "anna", "bert", "carl"]
+        let _members: Vec<WsClient> = ["anna", "anna", "bert", "carl"]
             .iter()
             .map(|name| user(&mut before, format, name))
             .collect();
-        let (records, _) = State::read(&leave(&mut before, &old)).expect("state");
+        let (records, _) = HandOverState::read(&leave_state(&mut before, &old)).expect("state");
         let new = Push::new();
         new.await_state();
         let mut after = serve_with(&new, workers.1, present());
         new.restore(records, Duration::from_secs(1));
         assert_eq!(users(&mut after), ["anna", "anna", "bert", "carl"]);
 
-        // A connection of a user takes the place of one that has not moved yet, whatever its identifier.
+        // A connection of a user replaces one that has not moved yet, whatever its ID.
         let mut anna = user(&mut after, format, "anna");
         assert_eq!(users(&mut after), ["anna", "anna", "bert", "carl"]);
         let _second = user(&mut after, format, "anna");
@@ -230,10 +223,10 @@ fn members_are_present_at_the_successor_until_they_connect_or_their_time_has_pas
         let _bert = user(&mut after, format, "bert");
         let mut pushes = Vec::new();
         after.advance(Duration::from_millis(10));
-        anna.look();
+        anna.receive_all();
         while !anna.is_quiet() {
             let push = anna.push();
-            pushes.extend(joined(&push).map(|(kind, user)| format!("{kind} {user}")));
+            pushes.extend(presence_users(&push).map(|(kind, user)| format!("{kind} {user}")));
         }
         let expected = ["leave anna", "join anna", "join anna", "leave bert", "join bert"];
         assert_eq!(pushes.len(), 7, "{pushes:?}");
@@ -242,44 +235,44 @@ fn members_are_present_at_the_successor_until_they_connect_or_their_time_has_pas
             "expected {expected:?} at the end, found {pushes:?}"
         );
 
-        // Two seconds for those that are sent away, and some to connect.
+        // Two seconds for the disconnections, and some to connect.
         after.advance(Duration::from_secs(2) + limits::DISCONNECT_DELAY + limits::PRESENCE_GRACE);
         assert_eq!(users(&mut after), ["anna", "anna", "anna", "bert"]);
-        anna.look();
-        assert_eq!(joined(&anna.push()), Some(("leave", "carl")));
+        anna.receive_all();
+        assert_eq!(presence_users(&anna.push()), Some(("leave", "carl")));
     }
 }
 
 #[test]
-fn members_are_passed_on_by_a_process_that_has_them_of_its_own_predecessor() {
+fn members_survive_two_hand_overs() {
     let first = Push::new();
     let mut client = serve_with(&first, 2, present());
     let _anna = user(&mut client, Format::Json, "anna");
-    let (records, _) = State::read(&leave(&mut client, &first)).expect("state");
+    let (records, _) = HandOverState::read(&leave_state(&mut client, &first)).expect("state");
     let second = Push::new();
     second.await_state();
     let mut client = serve_with(&second, 1, present());
     second.restore(records, Duration::ZERO);
     let _bert = user(&mut client, Format::Json, "bert");
     client.advance(Duration::from_secs(5));
-    let (records, _) = State::read(&leave(&mut client, &second)).expect("state");
+    let (records, _) = HandOverState::read(&leave_state(&mut client, &second)).expect("state");
     let third = Push::new();
     third.await_state();
     let mut client = serve_with(&third, 2, present());
     third.restore(records, Duration::from_secs(1));
     assert_eq!(users(&mut client), ["anna", "bert"]);
-    // Seven seconds since the first was written.
+    // Seven seconds since the first was saved.
     client.advance(Duration::from_secs(2));
     assert_eq!(users(&mut client), ["bert"]);
 }
 
 #[test]
-fn nobody_is_present_at_the_next_start() {
+fn no_member_is_present_at_the_next_start() {
     let old = Push::new();
     let mut before = serve_with(&old, 1, present());
     let _anna = user(&mut before, Format::Json, "anna");
-    let bytes = leave_to(Successor::NextStart, &mut before, &old);
-    let (records, _) = State::read(&bytes).expect("state");
+    let bytes = hand_over_to(Successor::NextStart, &mut before, &old);
+    let (records, _) = HandOverState::read(&bytes).expect("state");
     let new = Push::new();
     new.await_state();
     let mut after = serve_with(&new, 1, present());
@@ -288,7 +281,7 @@ fn nobody_is_present_at_the_next_start() {
 }
 
 #[test]
-fn who_asks_the_predecessor_about_a_channel_is_sent_to_the_successor() {
+fn a_channel_command_at_the_predecessor_disconnects() {
     let presence = PresenceRequest {
         channel: "kept:a".to_owned(),
     };
@@ -312,7 +305,7 @@ fn who_asks_the_predecessor_about_a_channel_is_sent_to_the_successor() {
         let push = Push::new();
         let mut client = serve_with(&push, 1, present());
         let mut anna = user(&mut client, Format::Json, "anna");
-        let _ = leave(&mut client, &push);
+        let _ = leave_state(&mut client, &push);
         anna.send([command]);
         assert_eq!(anna.socket.closed(), (3001, "shutdown".to_owned()));
     }

@@ -1,4 +1,4 @@
-//! Every form of a page of history and of a position, as Centrifugo answers them (`tests/centrifugo` compares the two).
+//! Every form of a page of history and of a position, compared with Centrifugo (by `tests/centrifugo`).
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn connected(client: &mut TestClient) -> TestSocket {
     socket
 }
 
-fn ask(socket: &mut TestSocket, command: &Value) -> Value {
+fn request(socket: &mut TestSocket, command: &Value) -> Value {
     socket.send_text(command.to_string());
     serde_json::from_str(&socket.text()).expect("JSON")
 }
@@ -48,8 +48,8 @@ fn offsets(publications: &Value) -> Value {
     all.map(|one| one["offset"].clone()).collect()
 }
 
-/// The offsets of an answer, or the code of its error.
-fn page(answer: &Value, result: &str) -> Value {
+/// Returns the offsets in a response, or the code of its error.
+fn page_offsets(answer: &Value, result: &str) -> Value {
     match &answer["error"]["code"] {
         Value::Null => {
             assert_eq!(answer[result]["offset"], 10, "{answer}");
@@ -65,7 +65,7 @@ fn pages_of_history() {
     let since = |offset: u64| json!({ "offset": offset, "epoch": epoch });
     let mut socket = connected(&mut client);
     assert!(
-        ask(
+        request(
             &mut socket,
             &json!({ "id": 2, "subscribe": { "channel": "kept:a" } })
         )["subscribe"]
@@ -113,9 +113,17 @@ fn pages_of_history() {
         let mut body = form.clone();
         body["channel"] = json!("kept:a");
         let program = call(&mut client, "history", &body);
-        assert_eq!(page(&program, "result"), expected, "a program, {form}: {program}");
-        let reply = ask(&mut socket, &json!({ "id": number, "history": body }));
-        assert_eq!(page(&reply, "history"), expected, "a client, {form}: {reply}");
+        assert_eq!(
+            page_offsets(&program, "result"),
+            expected,
+            "a program, {form}: {program}"
+        );
+        let reply = request(&mut socket, &json!({ "id": number, "history": body }));
+        assert_eq!(
+            page_offsets(&reply, "history"),
+            expected,
+            "a client, {form}: {reply}"
+        );
     }
     drop(socket);
     client.finish().expect("it ends");
@@ -142,7 +150,7 @@ fn positions() {
         let form = format!("{offset} of {life:?}");
         let mut socket = connected(&mut client);
         let position = json!({ "channel": "kept:a", "recover": true, "offset": offset, "epoch": life });
-        let reply = ask(&mut socket, &json!({ "id": 2, "subscribe": position }));
+        let reply = request(&mut socket, &json!({ "id": 2, "subscribe": position }));
         let result = &reply["subscribe"];
         assert_eq!(
             result["recovered"].as_bool().unwrap_or_default(),
@@ -155,7 +163,7 @@ fn positions() {
             "{form}: {reply}"
         );
         assert_eq!(result["epoch"], epoch, "{form}");
-        // The position in front of the publications that it was given.
+        // The position before the recovered publications.
         let position_told = if recovered { offset } else { 10 };
         assert_eq!(
             result["offset"].as_u64().unwrap_or_default(),

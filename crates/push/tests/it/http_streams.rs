@@ -1,4 +1,4 @@
-//! Sessions by HTTP streaming and by server-sent events: what is on the wire, and how they end.
+//! Sessions over HTTP streaming and server-sent events: the bytes on the wire, and the end of streams.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use ringmain_web::testing::{Fault, Plan, Setup, TestClient};
 use crate::support::{CONNECT, Stream, masked, options, serve, with_query};
 
 #[test]
-fn a_stream_of_lines_answers_what_comes_beside_it() {
+fn a_line_stream_carries_replies_to_emulated_commands() {
     let mut client = serve(options());
     let mut stream = Stream::lines(&mut client);
     let head = stream.reply.head();
@@ -24,13 +24,13 @@ fn a_stream_of_lines_answers_what_comes_beside_it() {
     assert_eq!(head.header("cache-control"), Some("no-store"));
     assert_eq!(head.header("x-accel-buffering"), Some("no"));
     let commands = "{\"id\":2,\"subscribe\":{\"channel\":\"kept:a\"}}\n{\"id\":3,\"ping\":{}}";
-    assert_eq!(stream.say(&mut client, commands), 204);
+    assert_eq!(stream.send_commands(&mut client, commands), 204);
     let mut told = [masked(&stream.line()), masked(&stream.line())];
     told.sort();
     let subscribed = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"EPOCH","positioned":true}}"#;
     assert_eq!(told, [subscribed, r#"{"id":3,"ping":{}}"#]);
     let publish = "{\"id\":4,\"publish\":{\"channel\":\"kept:a\",\"data\":[1,\n\"a b\"]}}";
-    assert_eq!(stream.say(&mut client, publish), 204);
+    assert_eq!(stream.send_commands(&mut client, publish), 204);
     let mut told = [masked(&stream.line()), masked(&stream.line())];
     told.sort();
     let push = r#"{"push":{"channel":"kept:a","pub":{"data":[1,"a b"],"info":{"user":"","client":"CLIENT"},"offset":1}}}"#;
@@ -40,13 +40,13 @@ fn a_stream_of_lines_answers_what_comes_beside_it() {
 }
 
 #[test]
-fn a_stream_of_events_is_read_by_pages() {
+fn an_event_stream_is_readable_by_pages() {
     let mut client = serve(options());
     let mut stream = Stream::events(&mut client);
     let head = stream.reply.head();
     assert_eq!(head.header("content-type"), Some("text/event-stream"));
     let commands = "{\"id\":2,\"ping\":{}}\n{\"id\":3,\"ping\":{}}";
-    assert_eq!(stream.say(&mut client, commands), 204);
+    assert_eq!(stream.send_commands(&mut client, commands), 204);
     assert_eq!(
         stream.event(),
         r#"{"id":2,"ping":{}}"#,
@@ -54,7 +54,7 @@ fn a_stream_of_events_is_read_by_pages() {
     );
     assert_eq!(stream.event(), r#"{"id":3,"ping":{}}"#);
     drop(stream);
-    // What does not fit into a query is posted.
+    // Commands that do not fit into a query are posted.
     let mut posted = Stream::open(client.post("/connection/sse").body(CONNECT));
     assert!(posted.event().starts_with(r#"{"id":1,"connect":{"#));
     drop(posted);
@@ -64,8 +64,8 @@ fn a_stream_of_events_is_read_by_pages() {
     client.finish().expect("it ends");
 }
 
-/// The commands as a client of the binary format sends them.
-fn packed(commands: &[Command]) -> Vec<u8> {
+/// Encodes commands as a client of the binary format.
+fn encode_commands(commands: &[Command]) -> Vec<u8> {
     let mut out = Vec::new();
     for command in commands {
         Format::Protobuf.write(command, &mut out).expect("bytes");
@@ -74,9 +74,9 @@ fn packed(commands: &[Command]) -> Vec<u8> {
 }
 
 #[test]
-fn the_binary_format_has_lengths() {
+fn the_binary_format_is_length_prefixed() {
     let mut client = serve(options());
-    let connect = packed(&[Command {
+    let connect = encode_commands(&[Command {
         id: 1,
         connect: Some(ConnectRequest::default()),
         ..Command::default()
@@ -103,7 +103,7 @@ fn the_binary_format_has_lengths() {
         }
     };
     let connected = replies(1).remove(0).connect.expect("it is connected");
-    let data = packed(&[
+    let data = encode_commands(&[
         Command {
             id: 2,
             ping: Some(PingRequest {}),
@@ -125,7 +125,7 @@ fn the_binary_format_has_lengths() {
         data: data.into(),
     };
     Format::Protobuf.write(&emulated, &mut framed).expect("bytes");
-    // The request stands alone: its own length is HTTP's to say.
+    // A request has one message: its length is that of the body.
     let before = framed.iter().take_while(|&&byte| byte >= 0x80).count() + 1;
     let answer = client
         .post("/emulation")
@@ -139,7 +139,7 @@ fn the_binary_format_has_lengths() {
 }
 
 #[test]
-fn malformed_requests_are_told_what_was_expected() {
+fn malformed_requests_name_the_expected_input() {
     let mut client = serve(options());
     let long = "x".repeat(70_000);
     for (path, body, status, says) in [
@@ -206,7 +206,7 @@ fn malformed_requests_are_told_what_was_expected() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_and_the_stream_ends() {
+fn a_refused_client_receives_the_error_and_the_stream_ends() {
     let mut client = serve(Options {
         anonymous: false,
         ..options()
@@ -229,7 +229,7 @@ fn who_is_not_let_in_is_told_and_the_stream_ends() {
 }
 
 #[test]
-fn pages_of_other_hosts_need_leave() {
+fn pages_of_other_origins_need_permission() {
     let mut client = serve(Options {
         origins: vec!["https://app.example".to_owned()],
         ..options()
@@ -271,7 +271,7 @@ fn pages_of_other_hosts_need_leave() {
             .request("OPTIONS", path)
             .header("origin", "https://evil.example");
         assert_eq!(asks.send().status(), 403, "{path}");
-        // An error can be read, too.
+        // An error is readable, too.
         let asks = client
             .post(path)
             .header("origin", "https://app.example")
@@ -292,27 +292,27 @@ fn pings_are_answered_beside_the_stream() {
     let (mut lively, mut dead) = (Stream::lines(&mut client), Stream::events(&mut client));
     client.advance(PING_INTERVAL + Duration::from_secs(1));
     assert_eq!((&*lively.line(), &*dead.event()), ("{}", "{}"), "pings");
-    assert_eq!(lively.say(&mut client, "{}"), 204);
+    assert_eq!(lively.send_commands(&mut client, "{}"), 204);
     client.advance(PONG_TIMEOUT + Duration::from_secs(1));
     let last = r#"{"push":{"disconnect":{"code":3012,"reason":"no pong","reconnect":true}}}"#;
     assert_eq!(dead.event(), last);
     assert_eq!(dead.reply.event().expect("it ends in order"), None);
     assert_eq!(
-        dead.say(&mut client, r#"{"id":2,"ping":{}}"#),
+        dead.send_commands(&mut client, r#"{"id":2,"ping":{}}"#),
         204,
         "nobody hears it"
     );
-    assert_eq!(lively.say(&mut client, r#"{"id":2,"ping":{}}"#), 204);
+    assert_eq!(lively.send_commands(&mut client, r#"{"id":2,"ping":{}}"#), 204);
     assert_eq!(lively.line(), r#"{"id":2,"ping":{}}"#);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn a_command_that_cannot_be_understood_ends_the_stream_behind_what_was_answered() {
+fn a_malformed_command_closes_the_stream_behind_the_replies() {
     let mut client = serve(options());
     let mut stream = Stream::lines(&mut client);
     let commands = "{\"id\":2,\"ping\":{}}\nnothing";
-    assert_eq!(stream.say(&mut client, commands), 204);
+    assert_eq!(stream.send_commands(&mut client, commands), 204);
     assert_eq!(stream.line(), r#"{"id":2,"ping":{}}"#);
     assert_eq!(
         stream.line(),
@@ -322,34 +322,35 @@ fn a_command_that_cannot_be_understood_ends_the_stream_behind_what_was_answered(
     client.finish().expect("it ends");
 }
 
-/// How many are in `kept:a`, by somebody who is not.
+/// Returns the number of subscribers of `kept:a`, by another client.
 #[track_caller]
 fn present(client: &mut TestClient, asks: &mut Stream) -> String {
     let ask = r#"{"id":9,"presence_stats":{"channel":"kept:a"}}"#;
-    assert_eq!(asks.say(client, ask), 204);
+    assert_eq!(asks.send_commands(client, ask), 204);
     asks.line()
 }
 
 #[test]
-fn a_client_that_leaves_is_gone_from_its_channels() {
+fn a_client_that_leaves_is_removed_from_its_channels() {
     let mut client = serve(options());
     let mut stays = Stream::lines(&mut client);
     let subscribe = r#"{"id":2,"subscribe":{"channel":"kept:a"}}"#;
     for ends_in_order in [true, false] {
         let mut leaves = Stream::lines(&mut client);
-        assert_eq!(leaves.say(&mut client, subscribe), 204);
+        assert_eq!(leaves.send_commands(&mut client, subscribe), 204);
         leaves.line();
         let one = r#"{"id":9,"presence_stats":{"num_clients":1,"num_users":1}}"#;
         assert_eq!(present(&mut client, &mut stays), one);
-        match ends_in_order {
-            true => leaves.reply.connection().end(),
-            false => leaves.reply.connection().reset(),
+        if ends_in_order {
+            leaves.reply.connection().end()
+        } else {
+            leaves.reply.connection().reset()
         }
         client.advance(Duration::from_secs(1));
         let none = r#"{"id":9,"presence_stats":{"num_clients":0,"num_users":0}}"#;
         assert_eq!(present(&mut client, &mut stays), none);
     }
-    // A body that never becomes whole connects nobody.
+    // An incomplete body connects no client.
     let mut cut = client.raw();
     cut.send("POST /connection/http_stream HTTP/1.1\r\nHost: a\r\nContent-Length: 21\r\n\r\n{\"id\":1,");
     client.advance(Duration::from_secs(1));
@@ -362,7 +363,7 @@ fn a_client_that_leaves_is_gone_from_its_channels() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_is_sent_away_and_others_are_not() {
+fn a_client_that_reads_nothing_is_disconnected_alone() {
     let mut client = serve(Options {
         limits: Limits {
             subscriptions: 8,
@@ -372,14 +373,14 @@ fn a_client_that_takes_nothing_is_sent_away_and_others_are_not() {
     });
     let (mut slow, mut quick) = (Stream::lines(&mut client), Stream::lines(&mut client));
     for stream in [&mut slow, &mut quick] {
-        stream.say(&mut client, r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+        stream.send_commands(&mut client, r#"{"id":2,"subscribe":{"channel":"news"}}"#);
         assert_eq!(stream.line(), r#"{"id":2,"subscribe":{}}"#);
     }
     for number in 0..40 {
         publish_long(&mut client, number..number + 1);
         assert!(quick.line().contains(&format!("\"{number}x")));
     }
-    // What was sent before comes first: pushes in order, none missing among them.
+    // Earlier messages arrive first: pushes in order, without a gap.
     let mut lines = Vec::new();
     while let Some(line) = slow.try_line() {
         lines.push(line);
@@ -408,14 +409,14 @@ fn publish_long(client: &mut TestClient, numbers: std::ops::Range<usize>) {
 }
 
 #[test]
-fn a_client_that_takes_late_gets_all_of_it() {
+fn a_client_that_reads_late_receives_everything() {
     let mut client = serve(options());
     let (mut talks, mut events) = (Stream::lines(&mut client), Stream::events(&mut client));
     let connect = r#"{"subs":{"news":{}}}"#;
     let mut listens = Stream::open(client.post("/connection/uni_http_stream").body(connect));
     listens.line();
     for stream in [&talks, &events] {
-        stream.say(&mut client, r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+        stream.send_commands(&mut client, r#"{"id":2,"subscribe":{"channel":"news"}}"#);
     }
     talks.line();
     events.event();
@@ -434,7 +435,7 @@ fn a_client_that_takes_late_gets_all_of_it() {
 }
 
 #[test]
-fn a_network_that_cuts_and_delays_changes_nothing() {
+fn network_delays_and_cuts_change_no_outcome() {
     for seed in 0..30 {
         let faults = [
             Fault::CutRead,
@@ -458,7 +459,7 @@ fn a_network_that_cuts_and_delays_changes_nothing() {
         let mut listens =
             Stream::open(client.get(&with_query("/connection/uni_sse", r#"{"subs":{"kept:a":{}}}"#)));
         listens.event();
-        stream.say(&mut client, r#"{"id":2,"subscribe":{"channel":"kept:a"}}"#);
+        stream.send_commands(&mut client, r#"{"id":2,"subscribe":{"channel":"kept:a"}}"#);
         stream.line();
         for number in 0..30 {
             let data = "y".repeat(number * number);
@@ -466,7 +467,7 @@ fn a_network_that_cuts_and_delays_changes_nothing() {
                 r#"{{"id":{},"publish":{{"channel":"kept:a","data":"{number}{data}"}}}}"#,
                 number + 3
             );
-            assert_eq!(stream.say(&mut client, &publish), 204, "seed {seed}");
+            assert_eq!(stream.send_commands(&mut client, &publish), 204, "seed {seed}");
         }
         let (mut told, mut pushed) = (0, 0);
         while told < 30 || pushed < 30 {
@@ -497,7 +498,7 @@ fn a_network_that_cuts_and_delays_changes_nothing() {
 }
 
 #[test]
-fn replies_that_nobody_takes_are_bounded() {
+fn unread_replies_are_bounded() {
     let mut kept = Namespace {
         publish: true,
         history: true,
@@ -519,13 +520,13 @@ fn replies_that_nobody_takes_are_bounded() {
             r#"{{"id":{},"publish":{{"channel":"kept:a","data":"{data}"}}}}"#,
             number + 2
         );
-        assert_eq!(stream.say(&mut client, &publish), 204);
+        assert_eq!(stream.send_commands(&mut client, &publish), 204);
         stream.line();
     }
     let ask = r#"{"id":9,"history":{"channel":"kept:a","limit":10}}"#;
     let asks = vec![ask; 60].join("\n");
-    assert_eq!(stream.say(&mut client, &asks), 204);
-    // All are answered: those for which there is no room by an error, and the connection goes on.
+    assert_eq!(stream.send_commands(&mut client, &asks), 204);
+    // All receive a reply: those without room an error, and the connection remains open.
     let (mut bytes, mut refused) = (0, 0);
     for _ in 0..60 {
         let line = stream.line();
@@ -537,13 +538,13 @@ fn replies_that_nobody_takes_are_bounded() {
         refused > 0 && bytes < QUEUED_BYTES + STREAM_BYTES,
         "{refused} refused, {bytes} bytes"
     );
-    assert_eq!(stream.say(&mut client, r#"{"id":10,"ping":{}}"#), 204);
+    assert_eq!(stream.send_commands(&mut client, r#"{"id":10,"ping":{}}"#), 204);
     assert_eq!(stream.line(), r#"{"id":10,"ping":{}}"#);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn streams_end_in_order_when_the_process_shuts_down() {
+fn streams_close_gracefully_when_the_process_drains() {
     let mut client = serve(options());
     let (mut lines, mut events) = (Stream::lines(&mut client), Stream::events(&mut client));
     client.shut_down();

@@ -1,5 +1,5 @@
-//! Data reaches clients of JSON to the byte: numbers beyond what a float holds, escapes, doubled names. White space between tokens alone
-//! may go, since a line ends a message.
+//! Data reaches clients of the JSON format unchanged: numbers beyond the precision of a float, escapes, duplicate names. White space
+//! between tokens alone may be removed, since a line ends a message.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ const TEXTS: [&str; 18] = [
     "[[[[]]],{}]",
 ];
 
-/// The bytes of `data` in a line, which ends behind it with an offset.
+/// Returns the bytes of `data` in a line, which ends with an offset.
 fn data(line: &str) -> &str {
     let from = line.find(r#""data":"#).expect("data") + 7;
     let until = line.rfind(r#","offset":"#).expect("an offset");
@@ -34,7 +34,7 @@ fn data(line: &str) -> &str {
 }
 
 #[test]
-fn numbers_and_texts_are_as_they_were_published() {
+fn numbers_and_texts_are_unchanged() {
     let mut client = serve_by(2, options());
     let mut socket = client.ws("/connection/websocket").open();
     let mut other = client.ws("/connection/websocket").open();
@@ -56,7 +56,7 @@ fn numbers_and_texts_are_as_they_were_published() {
         let command = format!(r#"{{"id":3,"publish":{{"channel":"kept:a","data":{text}}}}}"#);
         other.send_text(command);
         let push = socket.text();
-        // Behind the data is who has published it.
+        // Behind the data is its publisher.
         let from = push.find(r#""data":"#).expect("data") + 7;
         assert!(
             push[from..].starts_with(&format!("{text},\"")),

@@ -1,4 +1,4 @@
-//! Clients in virtual time, on every transport: what they ask for, what they are told, and when they are sent away.
+//! Clients in virtual time, on every transport: their commands, the replies and pushes, and the disconnects.
 
 mod api;
 mod api_queries;

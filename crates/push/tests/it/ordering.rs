@@ -1,4 +1,4 @@
-//! Commands of one client about one channel are carried out and answered in their order, whatever way answers take between workers.
+//! Commands of one client about one channel are executed and their replies sent in order, whatever the delays between workers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,7 +34,7 @@ impl Reader {
         reader
     }
 
-    /// The next reply or push, pings aside.
+    /// Returns the next reply or push, except for pings.
     fn next(&mut self) -> Value {
         loop {
             if let Some(line) = self.lines.pop_front() {
@@ -72,7 +72,7 @@ fn subscribe_unsubscribe_subscribe_ends_subscribed() {
                 assert_eq!(reply["id"], expected, "seed {seed}: {reply}");
                 assert!(reply["error"].is_null(), "seed {seed}: {reply}");
             }
-            // It is subscribed: what is published reaches it.
+            // It is subscribed: publications reach it.
             reader.send(&[json!({ "id": 5, "publish": { "channel": channel["channel"], "data": number } })]);
             let mut both = [reader.next(), reader.next()];
             both.sort_by_key(|one| one["push"].is_null());
@@ -84,7 +84,7 @@ fn subscribe_unsubscribe_subscribe_ends_subscribed() {
     }
 }
 
-/// What a channel should answer, carried out one command after the other.
+/// The expected replies of a channel, one command after the other.
 #[derive(Default)]
 struct Model {
     is_subscribed: bool,
@@ -92,14 +92,15 @@ struct Model {
 }
 
 impl Model {
-    /// A command of this kind, and what its reply must hold.
+    /// Returns a command of this kind, and the expected part of its reply.
     fn command(&mut self, kind: usize, channel: &str, id: u64) -> (Value, Value) {
         let about = json!({ "channel": channel });
         match kind {
             0 => {
-                let expected = match std::mem::replace(&mut self.is_subscribed, true) {
-                    true => json!({ "error": 105 }),
-                    false => json!({ "subscribe": true }),
+                let expected = if std::mem::replace(&mut self.is_subscribed, true) {
+                    json!({ "error": 105 })
+                } else {
+                    json!({ "subscribe": true })
                 };
                 (json!({ "id": id, "subscribe": about }), expected)
             }
@@ -129,7 +130,7 @@ impl Model {
                 json!({ "id": id, "history": about }),
                 json!({ "offset": self.published }),
             ),
-            // An error that is known at once.
+            // An error without a query.
             _ => (json!({ "id": id, "publish": about }), json!({ "error": 107 })),
         }
     }
@@ -146,7 +147,7 @@ fn check(reply: &Value, expected: &Value) -> bool {
 }
 
 #[test]
-fn any_mix_of_commands_about_a_channel_is_answered_in_order() {
+fn any_mix_of_commands_about_a_channel_has_replies_in_order() {
     const CHANNELS: [&str; 3] = ["kept:a", "kept:b", "kept:c"];
     for seed in 0..60 {
         let mut random = Rng::with_seed(seed);
@@ -168,7 +169,7 @@ fn any_mix_of_commands_about_a_channel_is_answered_in_order() {
                 of.insert(id, channel);
             }
             reader.send(&batch);
-            // Some of the answers arrive before the next batch.
+            // Some of the replies arrive before the next batch.
             while random.u8(0..4) > 0 && !of.is_empty() {
                 take(&mut reader, &mut expected, &mut of, seed);
             }
@@ -181,7 +182,7 @@ fn any_mix_of_commands_about_a_channel_is_answered_in_order() {
     }
 }
 
-/// Takes the next reply: it is the one to the first command about its channel that has none.
+/// Reads the next reply, which is the one to the first command about its channel without one.
 fn take<'c>(
     reader: &mut Reader,
     expected: &mut BTreeMap<&'c str, VecDeque<(u64, Value)>>,

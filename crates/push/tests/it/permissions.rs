@@ -1,4 +1,4 @@
-//! Who may do what with which channels: by their namespaces, by tokens for them, by capabilities.
+//! Permissions in channels: by namespaces, by channel tokens, by capabilities.
 
 use ringmain_hub::protocol::{
     Command, Format, HistoryRequest, PresenceRequest, PresenceStatsRequest, PublishRequest,
@@ -7,7 +7,7 @@ use ringmain_hub::protocol::{
 use serde_json::{Value, json};
 
 use crate::token_signing::{
-    FORMATS, LEEWAY, SECRET, Talker, code, guarded, now, serve_guarded, signed_by, subscribe, token,
+    FORMATS, LEEWAY, SECRET, WsClient, code, guarded, now, serve_guarded, signed_by, subscribe, token,
 };
 
 fn publish(channel: &str) -> Command {
@@ -39,7 +39,7 @@ fn presence(channel: &str) -> Command {
     }
 }
 
-fn stats(channel: &str) -> Command {
+fn presence_stats(channel: &str) -> Command {
     let channel = channel.to_owned();
     Command {
         presence_stats: Some(PresenceStatsRequest { channel }),
@@ -55,14 +55,14 @@ fn unsubscribe(channel: &str) -> Command {
     }
 }
 
-/// What the user 7 may do in a channel: listen, publish, ask for history, for presence; as the codes by which it may not. It
-/// listens last.
-fn may(talker: &mut Talker, channel: &str) -> [u32; 4] {
-    let others = [publish(channel), history(channel), presence(channel)].map(|one| code(&talker.ask(one)));
-    assert_eq!(code(&talker.ask(stats(channel))), others[2]);
-    let listens = code(&talker.ask(subscribe(channel, "")));
+/// Returns the permissions of user 7 in a channel to subscribe, publish, query history and presence, as the codes of errors. It subscribes
+/// last.
+fn permission_codes(ws: &mut WsClient, channel: &str) -> [u32; 4] {
+    let others = [publish(channel), history(channel), presence(channel)].map(|one| code(&ws.request(one)));
+    assert_eq!(code(&ws.request(presence_stats(channel))), others[2]);
+    let listens = code(&ws.request(subscribe(channel, "")));
     if listens == 0 {
-        assert_eq!(code(&talker.ask(unsubscribe(channel))), 0);
+        assert_eq!(code(&ws.request(unsubscribe(channel))), 0);
     }
     [listens, others[0], others[1], others[2]]
 }
@@ -71,7 +71,7 @@ const ALL: [u32; 4] = [0; 4];
 const NOTHING: [u32; 4] = [103; 4];
 
 #[test]
-fn namespaces_say_who_may() {
+fn namespaces_grant_permissions() {
     let mut client = serve_guarded(1, guarded());
     for format in FORMATS {
         for (user, table) in [
@@ -108,9 +108,9 @@ fn namespaces_say_who_may() {
                 ],
             ),
         ] {
-            let (mut talker, _) = Talker::connected(&mut client, format, &token(json!({ "sub": user })));
+            let (mut ws, _) = WsClient::connected(&mut client, format, &token(json!({ "sub": user })));
             for (channel, expected) in table {
-                assert_eq!(may(&mut talker, channel), expected, "{user:?} {channel}");
+                assert_eq!(permission_codes(&mut ws, channel), expected, "{user:?} {channel}");
             }
         }
     }
@@ -118,7 +118,7 @@ fn namespaces_say_who_may() {
 }
 
 #[test]
-fn capabilities_add_to_that() {
+fn capabilities_extend_permissions() {
     let mut client = serve_guarded(1, guarded());
     let caps = json!([
         { "channels": ["closed:one", "closed:two"], "allow": ["sub"] },
@@ -130,27 +130,27 @@ fn capabilities_add_to_that() {
     ]);
     let claims = json!({ "sub": "7", "caps": caps });
     for format in FORMATS {
-        let (mut talker, _) = Talker::connected(&mut client, format, &token(claims.clone()));
+        let (mut ws, _) = WsClient::connected(&mut client, format, &token(claims.clone()));
         for (channel, expected) in [
             ("closed:one", [0, 103, 103, 103]),
             ("closed:two", [0, 103, 103, 103]),
-            // The first that is for a channel counts.
+            // The first for a channel takes precedence.
             ("closed:w", [103, 0, 0, 103]),
             ("closed:wp", [103, 0, 0, 103]),
             ("closed:az", [103, 0, 0, 103]),
-            // Without wildcards a star is one.
+            // Without wildcards a star is literal.
             ("closed:p", [103, 103, 103, 0]),
             ("closed:p*", ALL),
             ("closed:other", [103, 103, 103, 0]),
-            // What everybody may stays so.
+            // The permissions that every client has remain.
             ("news", [0, 0, 108, 108]),
             ("kept:a", ALL),
             ("kept:b", ALL),
-            // Names that are for others, or want a token, do.
+            // Names that are reserved for others, or require a token, do.
             ("kept:a#6", NOTHING),
             ("$closed:one", NOTHING),
         ] {
-            assert_eq!(may(&mut talker, channel), expected, "{channel}");
+            assert_eq!(permission_codes(&mut ws, channel), expected, "{channel}");
         }
     }
     client.finish().expect("it ends");
@@ -161,7 +161,7 @@ fn a_token_is_for_one_channel_and_one_user() {
     let mut client = serve_guarded(2, guarded());
     let now = now(&mut client);
     for format in FORMATS {
-        let (mut talker, connected) = Talker::connected(&mut client, format, &token(json!({ "sub": "7" })));
+        let (mut ws, connected) = WsClient::connected(&mut client, format, &token(json!({ "sub": "7" })));
         let own = connected.connect.expect("connected").client;
         let of = |channel: &str, more: Value| {
             let mut claims = json!({ "sub": "7", "channel": channel, "exp": now + 100 });
@@ -188,7 +188,7 @@ fn a_token_is_for_one_channel_and_one_user() {
             ("closed:b", json!({ "sub": "7" }), 103),
             ("kept:a#6", of("kept:a#6", json!({})), 103),
             ("no:where", of("no:where", json!({})), 102),
-            // One that is wrong is not passed over where none would be needed.
+            // An invalid token is rejected where none would be needed.
             ("kept:b", good.clone(), 103),
             (
                 "kept:b",
@@ -204,7 +204,7 @@ fn a_token_is_for_one_channel_and_one_user() {
                 108,
             ),
         ] {
-            let reply = talker.ask(subscribe(channel, &token(claims.clone())));
+            let reply = ws.request(subscribe(channel, &token(claims.clone())));
             assert_eq!(code(&reply), expected, "{channel} by {claims}");
         }
         let forged = signed_by(
@@ -212,10 +212,10 @@ fn a_token_is_for_one_channel_and_one_user() {
             &json!({ "alg": "HS256" }),
             &of("closed:b", json!({ "exp": 1 })),
         );
-        assert_eq!(code(&talker.ask(subscribe("closed:b", &forged))), 103);
-        assert_eq!(code(&talker.ask(subscribe("closed:b", "nothing"))), 103);
-        // By another kind of token nobody connects.
-        let mut other = Talker::open(&mut client, format);
+        assert_eq!(code(&ws.request(subscribe("closed:b", &forged))), 103);
+        assert_eq!(code(&ws.request(subscribe("closed:b", "nothing"))), 103);
+        // A token of the other kind connects no client.
+        let mut other = WsClient::open(&mut client, format);
         other.send([crate::token_signing::connect(&token(good))]);
         assert_eq!(other.socket.closed().0, 3500);
     }
@@ -224,56 +224,56 @@ fn a_token_is_for_one_channel_and_one_user() {
 }
 
 #[test]
-fn who_was_let_in_by_a_token_may_what_others_may_as_long_as_it_listens() {
+fn a_channel_token_grants_permissions_while_subscribed() {
     let mut client = serve_guarded(2, guarded());
-    let (mut talker, _) = Talker::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
+    let (mut ws, _) = WsClient::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
     let claims = json!({ "sub": "7", "channel": "$kept:a", "info": { "seat": 4 } });
-    assert_eq!(code(&talker.ask(history("$kept:a"))), 103);
-    let reply = talker.ask(subscribe("$kept:a", &token(claims.clone())));
+    assert_eq!(code(&ws.request(history("$kept:a"))), 103);
+    let reply = ws.request(subscribe("$kept:a", &token(claims.clone())));
     assert!(reply.subscribe.expect("subscribed").recoverable);
     for command in [publish("$kept:a"), history("$kept:a")] {
-        assert_eq!(code(&talker.ask(command)), 0);
+        assert_eq!(code(&ws.request(command)), 0);
     }
-    // The others are told what the token says of it.
-    let info = talker
+    // Other clients receive the info of the token.
+    let info = ws
         .push()
         .pub_
         .expect("its own publication")
         .info
         .expect("its own");
     assert_eq!((&*info.user, &*info.chan_info), ("7", &br#"{"seat":4}"#[..]));
-    let present = talker
-        .ask(presence("$kept:a"))
+    let present = ws
+        .request(presence("$kept:a"))
         .presence
         .expect("presence")
         .presence;
     let info = present.values().next().expect("it is there");
     assert_eq!((&*info.user, &*info.chan_info), ("7", &br#"{"seat":4}"#[..]));
-    assert_eq!(code(&talker.ask(unsubscribe("$kept:a"))), 0);
+    assert_eq!(code(&ws.request(unsubscribe("$kept:a"))), 0);
     for command in [publish("$kept:a"), history("$kept:a"), subscribe("$kept:a", "")] {
-        assert_eq!(code(&talker.ask(command)), 103, "it listens no longer");
+        assert_eq!(code(&ws.request(command)), 103, "it listens no longer");
     }
-    drop(talker);
+    drop(ws);
     client.finish().expect("it ends");
 }
 
 #[test]
-fn who_is_hidden_is_not_among_those_who_are_there() {
+fn a_hidden_subscription_is_not_present() {
     let mut client = serve_guarded(2, guarded());
     let claims = json!({
         "sub": "7",
         "info": { "name": "Ann" },
         "subs": { "kept:a": { "override": { "presence": { "value": false } } }, "kept:b": { "b64info": "eyJhIjoxfQ==" } },
     });
-    let (mut talker, _) = Talker::connected(&mut client, Format::Protobuf, &token(claims));
-    let present = talker
-        .ask(presence("kept:a"))
+    let (mut ws, _) = WsClient::connected(&mut client, Format::Protobuf, &token(claims));
+    let present = ws
+        .request(presence("kept:a"))
         .presence
         .expect("presence")
         .presence;
     assert!(present.is_empty(), "{present:?}");
-    let present = talker
-        .ask(presence("kept:b"))
+    let present = ws
+        .request(presence("kept:b"))
         .presence
         .expect("presence")
         .presence;
@@ -282,10 +282,13 @@ fn who_is_hidden_is_not_among_those_who_are_there() {
         (&*info.conn_info, &*info.chan_info),
         (&br#"{"name":"Ann"}"#[..], &br#"{"a":1}"#[..])
     );
-    // Nobody is said to have gone who was never there.
-    assert_eq!(code(&talker.ask(unsubscribe("kept:a"))), 0);
-    let counted = talker.ask(stats("kept:a")).presence_stats.expect("counts");
+    // No leave is reported without a join.
+    assert_eq!(code(&ws.request(unsubscribe("kept:a"))), 0);
+    let counted = ws
+        .request(presence_stats("kept:a"))
+        .presence_stats
+        .expect("counts");
     assert_eq!(counted.num_clients, 0);
-    drop(talker);
+    drop(ws);
     client.finish().expect("it ends");
 }

@@ -1,4 +1,4 @@
-//! Hundreds of clients that enter a channel and leave it in every way: each is joined and left once, and none stays behind.
+//! Hundreds of clients that subscribe to a channel and leave it in every way: each has one join and one leave, and none remains.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ringmain_push::Options;
 use serde_json::json;
 
 use crate::api::call;
-use crate::token_signing::{Talker, code, guarded, serve_guarded, subscribe, token};
+use crate::token_signing::{WsClient, code, guarded, serve_guarded, subscribe, token};
 
 const CLIENTS: usize = 600;
 const TOGETHER: usize = 60;
@@ -22,20 +22,20 @@ fn with_join_leave() -> Options {
 }
 
 #[test]
-fn who_leaves_in_whichever_way_is_gone_once() {
+fn every_way_to_leave_is_reported_once() {
     let mut client = serve_guarded(3, with_join_leave());
     let user = |name: String| token(json!({ "sub": name }));
-    let mut observer = Talker::connected(&mut client, Format::Protobuf, &user("observer".to_owned())).0;
-    assert_eq!(code(&observer.ask(subscribe(CHANNEL, ""))), 0);
+    let mut observer = WsClient::connected(&mut client, Format::Protobuf, &user("observer".to_owned())).0;
+    assert_eq!(code(&observer.request(subscribe(CHANNEL, ""))), 0);
     let mut seen: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let mut number = 0;
     while number < CLIENTS {
-        let mut talkers: Vec<(usize, Talker)> = Vec::new();
+        let mut ws_clients: Vec<(usize, WsClient)> = Vec::new();
         for _ in 0..TOGETHER {
             let format = [Format::Json, Format::Protobuf][number % 2];
-            let mut talker = Talker::connected(&mut client, format, &user(format!("u{number}"))).0;
-            assert_eq!(code(&talker.ask(subscribe(CHANNEL, ""))), 0);
-            talkers.push((number, talker));
+            let mut ws = WsClient::connected(&mut client, format, &user(format!("u{number}"))).0;
+            assert_eq!(code(&ws.request(subscribe(CHANNEL, ""))), 0);
+            ws_clients.push((number, ws));
             number += 1;
         }
         let stats = call(&mut client, "presence_stats", &json!({ "channel": CHANNEL }));
@@ -43,16 +43,16 @@ fn who_leaves_in_whichever_way_is_gone_once() {
             stats["result"],
             json!({ "num_clients": TOGETHER + 1, "num_users": TOGETHER + 1 })
         );
-        for (number, talker) in &mut talkers {
+        for (number, ws) in &mut ws_clients {
             match *number / 2 % 4 {
-                // With the connection, without a word.
+                // With the connection, without a command.
                 0 => {}
-                1 => talker.socket.close(1000, ""),
+                1 => ws.socket.close(1000, ""),
                 2 => {
                     let unsubscribe = UnsubscribeRequest {
                         channel: CHANNEL.to_owned(),
                     };
-                    talker.ask(Command {
+                    ws.request(Command {
                         unsubscribe: Some(unsubscribe),
                         ..Command::default()
                     });
@@ -67,10 +67,10 @@ fn who_leaves_in_whichever_way_is_gone_once() {
                 }
             }
         }
-        // The connections of those that have unsubscribed end as well, without a second leave.
-        drop(talkers);
+        // The connections of unsubscribed clients close as well, without a second leave.
+        drop(ws_clients);
         client.advance(Duration::from_millis(200));
-        observer.look();
+        observer.receive_all();
         while !observer.is_quiet() {
             let push = observer.push();
             let joined = push.join.map(|join| ("join", join.info));

@@ -1,5 +1,4 @@
-//! Every transport over real sockets, on each back-end, with two workers. What is asked and answered is tested in virtual time,
-//! elsewhere.
+//! Every transport over real sockets, on each back-end, with two workers. Commands and replies are tested in virtual time, elsewhere.
 
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
@@ -16,7 +15,7 @@ use ringmain_web::App;
 
 const SECRET: &[u8] = b"a secret of two and thirty bytes";
 
-/// A token as an application signs it.
+/// Returns a token as signed by an application.
 fn token(claims: &str) -> String {
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let message = format!("{}.{}", encode(br#"{"alg":"HS256"}"#), encode(claims.as_bytes()));
@@ -25,10 +24,10 @@ fn token(claims: &str) -> String {
     format!("{message}.{}", encode(signature.as_ref()))
 }
 
-/// How long what must come may take: a guard against hanging, never a measure.
+/// The time limit of expected messages: a guard against hanging, never a measure.
 const PATIENCE: Duration = ringmain_testkit::PATIENCE;
 
-/// Runs each case on each back-end; says so where io_uring is not there.
+/// Runs each case on each back-end; reports the cases that are skipped without io_uring.
 macro_rules! on_every_backend {
     ($($case:ident),+ $(,)?) => {
         mod uring { $(#[test] fn $case() { crate::real_sockets::run(crate::real_sockets::Choice::Uring, stringify!($case), super::$case) })+ }
@@ -37,11 +36,11 @@ macro_rules! on_every_backend {
 }
 
 on_every_backend!(
-    commands_beside_a_stream_are_answered_on_it,
-    what_is_published_reaches_every_transport_in_order,
-    a_stream_that_breaks_leaves_its_channels,
-    a_shutdown_ends_streams_in_order,
-    what_is_done_to_a_user_is_done_on_every_worker,
+    commands_beside_a_stream_have_their_replies_on_it,
+    publications_reach_every_transport_in_order,
+    a_broken_stream_leaves_its_channels,
+    a_graceful_shutdown_closes_streams,
+    user_commands_run_on_every_worker,
 );
 
 fn run(engine: Choice, name: &str, case: fn(&Server)) {
@@ -99,13 +98,13 @@ struct Server {
     addr: SocketAddr,
 }
 
-/// A connection, and what has come on it that was not looked for yet.
+/// A connection, and its received bytes that were not searched yet.
 struct Client {
     stream: TcpStream,
     came: Vec<u8>,
 }
 
-/// How to post the other half of a stream.
+/// The session for requests beside a stream.
 struct Name {
     session: String,
     node: String,
@@ -133,8 +132,8 @@ impl Server {
         client
     }
 
-    /// A client that talks, on a stream of either kind.
-    fn talking(&self, transport: &str) -> (Client, Name) {
+    /// Opens a bidirectional stream of either kind.
+    fn open_stream(&self, transport: &str) -> (Client, Name) {
         let connect = r#"{"id":1,"connect":{}}"#;
         let mut client = match transport {
             "sse" => self.get("/connection/sse?cf_connect=%7B%22id%22:1,%22connect%22:%7B%7D%7D"),
@@ -162,8 +161,8 @@ impl Client {
         ));
     }
 
-    /// Says something beside a stream, and waits until that is taken.
-    fn say(&mut self, name: &Name, commands: &str) {
+    /// Sends commands beside a stream, and waits for the response.
+    fn send_commands(&mut self, name: &Name, commands: &str) {
         let Name { session, node } = name;
         let data = serde_json::to_string(commands).expect("a text");
         let body = format!(r#"{{"session":"{session}","node":"{node}","data":{data}}}"#);
@@ -172,7 +171,7 @@ impl Client {
         self.until("\r\n\r\n");
     }
 
-    /// Waits for a text; what came before it.
+    /// Waits for a text. Returns the text before it.
     #[track_caller]
     fn until(&mut self, text: &str) -> String {
         let patience = Patience::new();
@@ -206,35 +205,35 @@ impl Client {
         ));
         self.until("\r\n\r\n");
         let length = u8::try_from(text.len()).ok().filter(|length| *length < 126);
-        // Masked with zeros: as it is.
+        // Masked with zeros: unchanged.
         let mut frame = vec![0x81, 0x80 | length.expect("a short text"), 0, 0, 0, 0];
         frame.extend_from_slice(text.as_bytes());
         self.stream.write_all(&frame).expect("it is open");
     }
 }
 
-fn commands_beside_a_stream_are_answered_on_it(server: &Server) {
+fn commands_beside_a_stream_have_their_replies_on_it(server: &Server) {
     for transport in ["http_stream", "sse"] {
-        let (mut stream, name) = server.talking(transport);
-        // By whichever worker each of them comes.
+        let (mut stream, name) = server.open_stream(transport);
+        // On whichever worker each of these is accepted.
         let mut beside: Vec<Client> = (0..8).map(|_| server.client()).collect();
         for round in 0..4 {
             for (at, connection) in beside.iter_mut().enumerate() {
                 let id = 10 + 8 * round + at;
-                connection.say(&name, &format!(r#"{{"id":{id},"ping":{{}}}}"#));
+                connection.send_commands(&name, &format!(r#"{{"id":{id},"ping":{{}}}}"#));
                 stream.until(&format!("{{\"id\":{id},\"ping\":{{}}}}\n"));
             }
         }
     }
 }
 
-fn what_is_published_reaches_every_transport_in_order(server: &Server) {
+fn publications_reach_every_transport_in_order(server: &Server) {
     let connect = r#"{"subs":{"open:a":{}}}"#;
     let subscribe = r#"{"id":2,"subscribe":{"channel":"open:a"}}"#;
     let mut listeners = Vec::new();
     for transport in ["http_stream", "sse"] {
-        let (mut stream, name) = server.talking(transport);
-        server.client().say(&name, subscribe);
+        let (mut stream, name) = server.open_stream(transport);
+        server.client().send_commands(&name, subscribe);
         stream.until(r#"{"id":2,"subscribe":{"#);
         listeners.push(stream);
     }
@@ -269,20 +268,21 @@ fn what_is_published_reaches_every_transport_in_order(server: &Server) {
     }
 }
 
-fn a_stream_that_breaks_leaves_its_channels(server: &Server) {
-    let (mut watcher, watching) = server.talking("http_stream");
+fn a_broken_stream_leaves_its_channels(server: &Server) {
+    let (mut watcher, watching) = server.open_stream("http_stream");
     let mut beside = server.client();
     let mut asks = 10;
     let mut await_count = |count: &str| {
         wait::until_ok(count, || {
             asks += 1;
             let ask = format!(r#"{{"id":{asks},"presence_stats":{{"channel":"open:a"}}}}"#);
-            beside.say(&watching, &ask);
+            beside.send_commands(&watching, &ask);
             watcher.until(&format!(r#"{{"id":{asks},"presence_stats":"#));
             let told = watcher.until("\n");
-            match told.starts_with(count) {
-                true => Ok(()),
-                false => Err(told),
+            if told.starts_with(count) {
+                Ok(())
+            } else {
+                Err(told)
             }
         });
     };
@@ -295,8 +295,8 @@ fn a_stream_that_breaks_leaves_its_channels(server: &Server) {
     }
 }
 
-fn a_shutdown_ends_streams_in_order(server: &Server) {
-    let (mut lines, _) = server.talking("http_stream");
+fn a_graceful_shutdown_closes_streams(server: &Server) {
+    let (mut lines, _) = server.open_stream("http_stream");
     let mut events = server.get("/connection/uni_sse");
     events.until(r#"{"connect":{"#);
     server.running.shut_down();
@@ -304,7 +304,7 @@ fn a_shutdown_ends_streams_in_order(server: &Server) {
     events.until("\r\n0\r\n\r\n");
 }
 
-fn what_is_done_to_a_user_is_done_on_every_worker(server: &Server) {
+fn user_commands_run_on_every_worker(server: &Server) {
     let token = token(r#"{"sub":"7","channels":["open:a"]}"#);
     let connect = format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#);
     let listen = format!(r#"{{"token":"{token}"}}"#);
@@ -318,7 +318,7 @@ fn what_is_done_to_a_user_is_done_on_every_worker(server: &Server) {
             client
         })
         .collect();
-    let (mut other, _) = server.talking("http_stream");
+    let (mut other, _) = server.open_stream("http_stream");
     let mut program = server.client();
     program.post("/api/unsubscribe", r#"{"user":"7","channel":"open:a"}"#);
     program.until(r#"{"result":{"num_clients":16}}"#);

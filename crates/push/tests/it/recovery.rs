@@ -1,4 +1,4 @@
-//! Recoveries and answers that are larger than a client may have waiting, the positions that are told, and who may recover.
+//! Recoveries and replies beyond a client's queue, the reported positions, and the permission to recover.
 
 use ringmain_hub::history::HistoryOptions;
 use ringmain_push::limits::{CLIENT_REPLY_BYTES, RECOVERED_BYTES, RECOVERED_WITH_REPLY_BYTES};
@@ -14,8 +14,8 @@ const BYTES: usize = 20_000;
 /// Returns the next message of a transport.
 type NextLine = Box<dyn FnMut() -> Value>;
 
-/// Channels of `kept` retain this much.
-fn keeping(publications: usize, mut options: Options) -> Options {
+/// Makes channels of `kept` retain this much.
+fn with_history(publications: usize, mut options: Options) -> Options {
     for namespace in options.namespaces.values_mut() {
         namespace.channel_options.history = Some(HistoryOptions {
             publications,
@@ -33,7 +33,7 @@ fn publish(client: &mut TestClient, channel: &str, data: &Value) {
 }
 
 /// Publishes so many publications of [`BYTES`] bytes.
-fn fill(client: &mut TestClient, channel: &str, count: u64) {
+fn publish_many(client: &mut TestClient, channel: &str, count: u64) {
     let text = "x".repeat(BYTES - 30);
     for number in 1..=count {
         publish(client, channel, &json!({ "n": number, "text": text }));
@@ -51,7 +51,7 @@ fn connect(client: &mut TestClient, commands: &[Value]) -> TestSocket {
     socket
 }
 
-/// The next lines of a socket.
+/// Reads the next lines of a socket.
 fn lines(socket: &mut TestSocket) -> Vec<Value> {
     let text = socket.text();
     text.lines()
@@ -59,14 +59,14 @@ fn lines(socket: &mut TestSocket) -> Vec<Value> {
         .collect()
 }
 
-/// Offsets of a reply's publications.
+/// Returns the offsets of a reply's publications.
 fn offsets(publications: &Value) -> Vec<u64> {
     let all = publications.as_array().into_iter().flatten();
     all.map(|one| one["offset"].as_u64().expect("an offset"))
         .collect()
 }
 
-/// A position, as a client learns it.
+/// Returns the epoch, as a client receives it.
 fn epoch(client: &mut TestClient, channel: &str) -> String {
     let body = json!({ "channel": channel }).to_string();
     let request = client.post("/api/history").header("x-api-key", "key");
@@ -78,10 +78,10 @@ fn epoch(client: &mut TestClient, channel: &str) -> String {
 fn a_recovery_of_any_size_is_complete_and_in_order() {
     const CHANNELS: usize = 8;
     const EACH: u64 = 45;
-    let mut client = serve_by(3, keeping(100, options()));
+    let mut client = serve_by(3, with_history(100, options()));
     let channels: Vec<String> = (0..CHANNELS).map(|number| format!("kept:{number}")).collect();
     for channel in &channels {
-        fill(&mut client, channel, EACH);
+        publish_many(&mut client, channel, EACH);
     }
     let subscribe =
         |(number, channel)| json!({ "id": number, "subscribe": { "channel": channel, "recover": true } });
@@ -108,10 +108,10 @@ fn a_recovery_of_any_size_is_complete_and_in_order() {
             }
         }
         if !published && stands.len() == CHANNELS {
-            // What is new comes behind what was missed.
+            // New publications follow the missed ones.
             published = true;
             for channel in &channels {
-                fill(&mut client, channel, 1);
+                publish_many(&mut client, channel, 1);
             }
         }
     }
@@ -120,10 +120,10 @@ fn a_recovery_of_any_size_is_complete_and_in_order() {
 }
 
 #[test]
-fn a_recovery_that_is_too_large_is_told_so_and_not_tried_again() {
+fn a_recovery_that_is_too_large_is_reported() {
     let count = (RECOVERED_BYTES / BYTES) as u64 + 10;
-    let mut client = serve(keeping(1000, options()));
-    fill(&mut client, "kept:a", count);
+    let mut client = serve(with_history(1000, options()));
+    publish_many(&mut client, "kept:a", count);
     for (flag, expected) in [(0, None), (2, Some(112))] {
         let mut socket = connect(
             &mut client,
@@ -147,10 +147,10 @@ fn a_recovery_that_is_too_large_is_told_so_and_not_tried_again() {
 }
 
 #[test]
-fn an_answer_that_is_too_large_is_an_error_and_the_connection_goes_on() {
-    let mut client = serve(keeping(1000, options()));
+fn a_reply_that_is_too_large_is_an_error() {
+    let mut client = serve(with_history(1000, options()));
     let count = (CLIENT_REPLY_BYTES / BYTES) as u64 + 10;
-    fill(&mut client, "kept:a", count);
+    publish_many(&mut client, "kept:a", count);
     let ask = |id: u64, limit: u64| json!({ "id": id, "history": { "channel": "kept:a", "limit": limit } });
     let mut socket = connect(&mut client, &[ask(2, 1000), ask(3, 40), ask(4, 1000), ask(5, 1)]);
     let mut seen = Vec::new();
@@ -168,11 +168,11 @@ fn an_answer_that_is_too_large_is_an_error_and_the_connection_goes_on() {
     client.finish().expect("it ends");
 }
 
-/// While a client takes nothing its commands wait, and nothing is lost when it takes again.
+/// Commands of a client that does not read wait, and none is lost when it reads again.
 #[test]
-fn answers_wait_for_a_client_that_is_slow() {
-    let mut client = serve(keeping(1000, options()));
-    fill(&mut client, "kept:a", 40);
+fn replies_wait_for_a_slow_client() {
+    let mut client = serve(with_history(1000, options()));
+    publish_many(&mut client, "kept:a", 40);
     let ask = |id: u64| json!({ "id": id, "history": { "channel": "kept:a", "limit": 40 } });
     let commands: Vec<Value> = (2..14).map(ask).collect();
     let mut socket = connect(&mut client, &commands);
@@ -189,10 +189,10 @@ fn answers_wait_for_a_client_that_is_slow() {
 }
 
 #[test]
-fn what_has_no_room_in_the_reply_follows_on_every_transport() {
+fn publications_beyond_the_reply_follow_on_every_transport() {
     const EACH: u64 = 30;
-    let mut client = serve_by(2, keeping(100, options()));
-    fill(&mut client, "kept:a", EACH);
+    let mut client = serve_by(2, with_history(100, options()));
+    publish_many(&mut client, "kept:a", EACH);
     let subs = json!({ "subs": { "kept:a": { "recover": true } } }).to_string();
     let commands = [
         json!({ "id": 1, "connect": {} }).to_string(),
@@ -246,9 +246,9 @@ fn what_has_no_room_in_the_reply_follows_on_every_transport() {
 }
 
 #[test]
-fn the_position_that_is_told_is_the_one_that_was_asked_from() {
+fn the_reported_position_is_the_requested_one() {
     let token = token(json!({ "sub": "7", "channels": ["closed:h"] }));
-    let mut client = serve_guarded(2, keeping(100, guarded()));
+    let mut client = serve_guarded(2, with_history(100, guarded()));
     for number in 1..=10 {
         publish(&mut client, "closed:h", &json!(number));
     }
@@ -266,8 +266,8 @@ fn the_position_that_is_told_is_the_one_that_was_asked_from() {
     client.finish().expect("it ends");
 }
 
-/// Offsets that a client gets that subscribes so.
-fn recovered(client: &mut TestClient, request: &Value) -> Option<Vec<u64>> {
+/// Returns the offsets that a subscription recovers.
+fn recovered_offsets(client: &mut TestClient, request: &Value) -> Option<Vec<u64>> {
     let mut socket = connect(client, &[json!({ "id": 2, "subscribe": request })]);
     let reply = std::iter::from_fn(|| Some(lines(&mut socket)))
         .flatten()
@@ -282,7 +282,7 @@ fn recovered(client: &mut TestClient, request: &Value) -> Option<Vec<u64>> {
 
 #[test]
 fn only_a_position_recovers_where_the_history_may_not_be_read() {
-    let mut options = keeping(100, options());
+    let mut options = with_history(100, options());
     let kept = options.namespaces["kept"];
     for (name, recovery, history) in [("r", true, false), ("h", false, true), ("n", false, false)] {
         let namespace = Namespace {
@@ -307,14 +307,14 @@ fn only_a_position_recovers_where_the_history_may_not_be_read() {
         }
         let epoch = epoch(&mut client, &channel);
         let nowhere = json!({ "channel": channel, "recover": true });
-        assert_eq!(recovered(&mut client, &nowhere), from_nowhere, "{name}");
+        assert_eq!(recovered_offsets(&mut client, &nowhere), from_nowhere, "{name}");
         let asked = json!({ "channel": channel, "recover": true, "recoverable": true });
-        assert_eq!(recovered(&mut client, &asked), asked_for, "{name}");
+        assert_eq!(recovered_offsets(&mut client, &asked), asked_for, "{name}");
         let position = json!({ "channel": channel, "recover": true, "epoch": epoch });
-        assert_eq!(recovered(&mut client, &position), from_position, "{name}");
-        // An offset without an epoch may be of another life of the channel.
+        assert_eq!(recovered_offsets(&mut client, &position), from_position, "{name}");
+        // An offset without an epoch may be of another epoch.
         let half = json!({ "channel": channel, "recover": true, "recoverable": true, "offset": 1 });
-        assert_eq!(recovered(&mut client, &half), None, "{name}");
+        assert_eq!(recovered_offsets(&mut client, &half), None, "{name}");
     }
     client.finish().expect("it ends");
 }

@@ -1,5 +1,5 @@
-//! Publications through hundreds of cuts and resubscriptions: a client that recovers has each of them once and in order, whichever way
-//! its connection or its subscription ended.
+//! Publications through hundreds of cuts and resubscriptions: a client that recovers receives each once and in order, whichever way its
+//! connection or its subscription ended.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,14 +33,14 @@ fn serve(seed: u64) -> TestClient {
     TestClient::with(ringmain_push::serve(App::new(), options), setup).expect("an application")
 }
 
-/// A client of one channel that keeps its position and nothing else.
+/// A client of one channel that stores its position and nothing else.
 struct Follower {
     seed: u64,
     channel: String,
     socket: Option<TestSocket>,
     lines: VecDeque<Value>,
     epoch: String,
-    /// Of the last publication that it has.
+    /// The last received offset.
     offset: u64,
     commands: u64,
 }
@@ -67,9 +67,10 @@ impl Follower {
     }
 
     fn subscribe(&mut self) {
-        let body = match self.epoch.is_empty() {
-            true => json!({}),
-            false => json!({ "recover": true, "epoch": self.epoch, "offset": self.offset }),
+        let body = if self.epoch.is_empty() {
+            json!({})
+        } else {
+            json!({ "recover": true, "epoch": self.epoch, "offset": self.offset })
         };
         let number = self.command("subscribe", body);
         let reply = self.reply(number);
@@ -96,7 +97,7 @@ impl Follower {
         self.subscribe();
     }
 
-    /// Takes a publication, which must be the next one.
+    /// Handles a publication, which must be the next one.
     fn take(&mut self, publication: &Value) {
         let offset = publication["offset"].as_u64();
         assert_eq!(
@@ -115,7 +116,7 @@ impl Follower {
         self.lines.extend(lines);
     }
 
-    /// The reply of this number; publications before it are taken.
+    /// Returns the reply of this number, after the publications before it.
     fn reply(&mut self, number: u64) -> Value {
         loop {
             while let Some(line) = self.lines.pop_front() {
@@ -137,8 +138,8 @@ impl Follower {
         }
     }
 
-    /// Takes what has arrived.
-    fn look(&mut self) {
+    /// Handles all received messages.
+    fn receive_all(&mut self) {
         while let Some(socket) = &mut self.socket
             && let Some(event) = socket.event_now().expect("no fault")
         {
@@ -157,7 +158,7 @@ impl Follower {
 }
 
 #[test]
-fn what_is_published_through_cuts_arrives_once_and_in_order() {
+fn publications_arrive_once_and_in_order_despite_cuts() {
     let mut cuts = 0;
     for seed in 0..4 {
         let (mut rng, mut client) = (Rng::with_seed(seed), serve(seed));
@@ -182,10 +183,10 @@ fn what_is_published_through_cuts_arrives_once_and_in_order() {
             let follower = &mut followers[rng.usize(..CLIENTS)];
             cuts += 1;
             match rng.usize(..6) {
-                // Publications on their way are lost with the connection.
+                // Publications in flight are lost with the connection.
                 0 => follower.socket = None,
                 1 => {
-                    follower.look();
+                    follower.receive_all();
                     follower.socket = None;
                 }
                 2 => {
@@ -201,7 +202,7 @@ fn what_is_published_through_cuts_arrives_once_and_in_order() {
                 _ => {
                     cuts -= 1;
                     client.advance(Duration::from_millis(rng.u64(..20)));
-                    follower.look();
+                    follower.receive_all();
                 }
             }
             if follower.socket.is_none() && rng.bool() {
@@ -213,7 +214,7 @@ fn what_is_published_through_cuts_arrives_once_and_in_order() {
                 follower.connect(&mut client);
             }
             client.advance(Duration::from_millis(100));
-            follower.look();
+            follower.receive_all();
             let channel: usize = follower.channel[5..].parse().expect("a number");
             assert_eq!(
                 follower.offset, published[channel],

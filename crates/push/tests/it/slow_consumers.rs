@@ -1,4 +1,4 @@
-//! A reader that pauses, by each rule for slow clients, beside one that does not: the publications that the paused one finds when it reads again.
+//! A reader that pauses, under each policy for slow consumers, beside one that does not: the publications that it receives after the pause.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn publish(client: &mut TestClient, number: u64) {
     call(client, "publish", &json!({ "channel": "n:a", "data": data }));
 }
 
-/// Numbers of the publications that have arrived, other lines, and the code of the close.
+/// The numbers of the received publications, other lines, and the close code.
 #[derive(Default)]
 struct Read {
     numbers: Vec<u64>,
@@ -79,7 +79,7 @@ fn read(client: &mut TestClient, socket: &mut TestSocket) -> Read {
 }
 
 #[test]
-fn a_reader_that_pauses_finds_what_its_channels_rule_says() {
+fn a_paused_reader_finds_the_result_of_the_policy() {
     for slow in SlowConsumerPolicy::ALL {
         let mut client = serve(slow);
         let (mut paused, mut quick) = (reader(&mut client), reader(&mut client));
@@ -136,7 +136,7 @@ fn a_reader_that_pauses_finds_what_its_channels_rule_says() {
         if slow == SlowConsumerPolicy::Disconnect {
             continue;
         }
-        // The connection goes on, with all that is published from now on.
+        // The connection remains open, with all publications from now on.
         if slow == SlowConsumerPolicy::Resync {
             paused.send_text(r#"{"id":3,"subscribe":{"channel":"n:a"}}"#);
             assert!(paused.text().contains(r#""id":3"#));

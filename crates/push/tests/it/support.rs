@@ -11,7 +11,7 @@ use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Request, Role};
 use serde_json::{Value, json};
 
-/// Channels that keep nothing, and in the namespace `kept` those that know everything.
+/// Returns options with channels without retention, and with all features in the namespace `kept`.
 pub(crate) fn options() -> Options {
     let mut kept = Namespace {
         publish: true,
@@ -38,7 +38,7 @@ pub(crate) fn serve(options: Options) -> TestClient {
     TestClient::new(ringmain_push::serve(App::new(), options)).expect("an application")
 }
 
-/// With so many workers, and a page that says which of them answers.
+/// Serves on so many workers, with a page that returns the worker's number.
 pub(crate) fn serve_by(workers: usize, options: Options) -> TestClient {
     let app = App::new().get("/worker", |request, reply| {
         reply.text(request.cx().worker().to_string())
@@ -50,7 +50,7 @@ pub(crate) fn serve_by(workers: usize, options: Options) -> TestClient {
     TestClient::with(ringmain_push::serve(app, options), setup).expect("an application")
 }
 
-/// Numbers that are drawn by lot, by what they are.
+/// Replaces random numbers by names.
 pub(crate) fn masked(text: &str) -> String {
     let mut masked = text.to_owned();
     for (before, length, name) in [
@@ -71,7 +71,7 @@ pub(crate) fn masked(text: &str) -> String {
     masked
 }
 
-/// Messages of an answer that lasts.
+/// The messages of a streamed response.
 pub(crate) struct Stream {
     pub(crate) reply: StreamedReply,
     text: Vec<u8>,
@@ -97,7 +97,7 @@ impl Stream {
         stream
     }
 
-    /// One that is connected by HTTP streaming.
+    /// Connects over HTTP streaming.
     #[track_caller]
     pub(crate) fn lines(client: &mut TestClient) -> Stream {
         let request = client.post("/connection/http_stream").body(CONNECT);
@@ -107,7 +107,7 @@ impl Stream {
         stream
     }
 
-    /// One that is connected by server-sent events.
+    /// Connects over server-sent events.
     #[track_caller]
     pub(crate) fn events(client: &mut TestClient) -> Stream {
         let mut stream = Stream::open(client.get(&with_query("/connection/sse", CONNECT)));
@@ -129,13 +129,13 @@ impl Stream {
         assert_eq!(masked(reply), expected);
     }
 
-    /// The next line.
+    /// Returns the next line.
     #[track_caller]
     pub(crate) fn line(&mut self) -> String {
         self.try_line().expect("a line")
     }
 
-    /// The next line; `None` at the end of the stream.
+    /// Returns the next line; `None` at the end of the stream.
     #[track_caller]
     pub(crate) fn try_line(&mut self) -> Option<String> {
         loop {
@@ -148,13 +148,13 @@ impl Stream {
         }
     }
 
-    /// The data of the next event.
+    /// Returns the data of the next event.
     #[track_caller]
     pub(crate) fn event(&mut self) -> String {
         self.identified_event().1
     }
 
-    /// The next event's `id`, if it has one, and its data.
+    /// Returns the next event's `id`, if it has one, and its data.
     #[track_caller]
     pub(crate) fn identified_event(&mut self) -> (Option<String>, String) {
         let event = self.reply.event().expect("an event").expect("no end");
@@ -166,12 +166,12 @@ impl Stream {
     }
 
     /// Sends commands beside it. Returns the status.
-    pub(crate) fn say(&self, client: &mut TestClient, commands: &str) -> u16 {
+    pub(crate) fn send_commands(&self, client: &mut TestClient, commands: &str) -> u16 {
         emulate(client, &self.session, &self.node, commands)
     }
 
-    /// The same on a connection that is open.
-    pub(crate) fn say_by(&self, connection: &mut RawConnection, commands: &str) -> u16 {
+    /// Sends commands on an open connection.
+    pub(crate) fn send_commands_over(&self, connection: &mut RawConnection, commands: &str) -> u16 {
         let body = json!({ "session": self.session, "node": self.node, "data": commands }).to_string();
         let length = body.len();
         connection.send(format!(
@@ -186,7 +186,7 @@ pub(crate) fn emulate(client: &mut TestClient, session: &str, node: &str, comman
     client.post("/emulation").json(&body).send().status()
 }
 
-/// A target whose query says how to connect.
+/// Returns a target with the connect command in its query.
 pub(crate) fn with_query(path: &str, connect: &str) -> String {
     let mut target = format!("{path}?cf_connect=");
     for byte in connect.bytes() {
@@ -203,11 +203,11 @@ pub(crate) struct Http2 {
     out: Vec<u8>,
     input: Vec<u8>,
     answers: BTreeMap<u32, Answer>,
-    /// Bodies are taken; else they stay within their windows.
-    pub(crate) hungry: bool,
+    /// Consumes bodies; otherwise they remain within their windows.
+    pub(crate) consumes_bodies: bool,
 }
 
-/// What a stream has said so far: fields of its head and its trailers, and of its body what was not looked at.
+/// The received part of a response: its status, fields and trailers, and the unread part of its body.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -218,7 +218,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Its body so far, as text.
+    /// Returns the received body as text.
     pub(crate) fn take_text(&mut self) -> String {
         String::from_utf8(std::mem::take(&mut self.body)).expect("text")
     }
@@ -234,11 +234,11 @@ impl Http2 {
             out,
             input: Vec::new(),
             answers: BTreeMap::new(),
-            hungry: true,
+            consumes_bodies: true,
         }
     }
 
-    pub(crate) fn ask(
+    pub(crate) fn request(
         &mut self,
         method: &str,
         path: &str,
@@ -267,20 +267,20 @@ impl Http2 {
         stream
     }
 
-    pub(crate) fn give_up(&mut self, stream: ringmain_wire::h2::Stream) {
+    pub(crate) fn cancel_stream(&mut self, stream: ringmain_wire::h2::Stream) {
         self.wire.reset(stream, ErrorCode::CANCEL, &mut self.out);
     }
 
-    /// Takes so much of a body that was left in its window.
+    /// Consumes so many bytes of a body in its window.
     pub(crate) fn take(&mut self, stream: ringmain_wire::h2::Stream, bytes: usize) {
         self.wire.consume(stream, bytes, &mut self.out);
     }
 
-    pub(crate) fn answer(&mut self, stream: ringmain_wire::h2::Stream) -> &mut Answer {
+    pub(crate) fn response(&mut self, stream: ringmain_wire::h2::Stream) -> &mut Answer {
         self.answers.get_mut(&stream.id()).expect("asked")
     }
 
-    /// Sends what there is, lets a moment pass, and takes what has come.
+    /// Sends pending frames, advances time, and handles received frames.
     pub(crate) fn turn(&mut self) {
         let out = std::mem::take(&mut self.out);
         self.raw.send(out);
@@ -309,7 +309,7 @@ impl Http2 {
                     let answer = self.answers.get_mut(&stream.id()).expect("asked");
                     answer.body.extend_from_slice(data);
                     answer.end = end;
-                    if self.hungry {
+                    if self.consumes_bodies {
                         self.wire.consume(stream, data.len(), &mut self.out);
                     }
                 }

@@ -1,4 +1,4 @@
-//! What is published from outside the workers: in order, within its limits, and where to.
+//! Publications of other threads: in order, within limits, and to the right channels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, ConnectRequest, Fault, SubscribeRequest};
 use ringmain_push::{
-    Epoch, LogEvent, LogId, Options, Push, ReceiptOutcome, Receipts, SourceRecord, State, SubmitError,
-    Successor, ThreadPublisher, limits,
+    Epoch, HandOverState, LogEvent, LogId, Options, Push, ReceiptOutcome, Receipts, SourceRecord,
+    SubmitError, Successor, ThreadPublisher, limits,
 };
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::json;
 
 use crate::support::{Stream, options};
-use crate::token_signing::{FORMATS, Talker, guarded, token};
+use crate::token_signing::{FORMATS, WsClient, guarded, token};
 
-/// An application with so many workers, which takes what is published.
+/// Serves on so many workers. Returns the publisher.
 fn serve(workers: usize) -> (TestClient, ThreadPublisher) {
     let push = Push::new();
     push.replace(options()).expect("options");
@@ -37,13 +37,13 @@ fn listen(client: &mut TestClient, channels: &[&str]) -> Stream {
     for (number, channel) in channels.iter().enumerate() {
         let id = number + 2;
         let subscribe = format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#);
-        assert_eq!(stream.say(client, &subscribe), 204);
+        assert_eq!(stream.send_commands(client, &subscribe), 204);
         assert!(stream.line().contains("subscribe"));
     }
     stream
 }
 
-/// Counts how often somebody was woken.
+/// Counts wake-ups.
 #[derive(Default)]
 struct Woken(AtomicUsize);
 
@@ -54,7 +54,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn publications_come_in_order_on_all_workers() {
+fn publications_remain_in_order_on_all_workers() {
     let (mut client, mut publisher) = serve(3);
     let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
     let channels: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -81,7 +81,7 @@ fn publications_come_in_order_on_all_workers() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_where_it_is_published() {
+fn invalid_publications_are_rejected_by_the_publisher() {
     let (mut client, mut publisher) = serve(1);
     let mut stream = listen(&mut client, &["news"]);
     let news: Arc<str> = Arc::from("news");
@@ -112,7 +112,7 @@ fn what_cannot_be_is_refused_where_it_is_published() {
 }
 
 #[test]
-fn nothing_is_taken_before_there_are_settings_and_workers() {
+fn publishing_requires_options_and_workers() {
     let push = Push::new();
     let (mut publisher, news) = (push.thread_publisher(), Arc::from("news"));
     assert_eq!(publisher.publish(&news, b"1"), Err(SubmitError::NotReady));
@@ -125,11 +125,11 @@ fn nothing_is_taken_before_there_are_settings_and_workers() {
 }
 
 #[test]
-fn a_full_queue_refuses_and_wakes_when_there_is_room() {
+fn a_full_queue_rejects_and_wakes_when_there_is_room() {
     let (mut client, mut publisher) = serve(2);
     let mut stream = listen(&mut client, &["news"]);
     let news: Arc<str> = Arc::from("news");
-    // The workers stand still meanwhile: they have their turns when the client waits.
+    // The workers do not run meanwhile: they have their turns when the client waits.
     for number in 0..limits::THREAD_QUEUE {
         publisher
             .publish(&news, number.to_string().as_bytes())
@@ -175,7 +175,7 @@ fn bytes_are_bounded_too() {
 }
 
 #[test]
-fn settings_that_change_hold_for_the_next_publication() {
+fn changed_options_apply_to_the_next_publication() {
     let push = Push::new();
     push.replace(options()).expect("options");
     let mut client = TestClient::new(push.serve(App::new())).expect("an application");
@@ -192,11 +192,11 @@ fn settings_that_change_hold_for_the_next_publication() {
     );
 }
 
-/// A client of a channel that keeps something; returns it with the channel's epoch.
+/// Opens a client of a channel with history. Returns it with the channel's epoch.
 fn position(client: &mut TestClient, channel: &str) -> (Stream, String) {
     let mut stream = Stream::lines(client);
     let subscribe = format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"}}}}"#);
-    assert_eq!(stream.say(client, &subscribe), 204);
+    assert_eq!(stream.send_commands(client, &subscribe), 204);
     let answer: serde_json::Value = serde_json::from_str(&stream.line()).expect("JSON");
     assert_eq!(answer["subscribe"]["positioned"], true, "{answer}");
     let epoch = answer["subscribe"]["epoch"].as_str().expect("an epoch");
@@ -207,7 +207,7 @@ fn is_recovered(client: &mut TestClient, stream: &mut Stream, offset: u64, epoch
     let subscribe = format!(
         r#"{{"id":3,"subscribe":{{"channel":"kept:a","recover":true,"offset":{offset},"epoch":"{epoch}"}}}}"#
     );
-    assert_eq!(stream.say(client, &subscribe), 204);
+    assert_eq!(stream.send_commands(client, &subscribe), 204);
     let answer: serde_json::Value = serde_json::from_str(&stream.line()).expect("JSON");
     answer["subscribe"]["recovered"] == true
 }
@@ -235,7 +235,7 @@ fn a_dropped_publication_is_reported_behind_those_before_it() {
 }
 
 #[test]
-fn a_source_that_was_interrupted_has_all_of_its_channels_renewed() {
+fn an_interrupted_source_renews_all_its_channels() {
     let (mut client, publisher) = serve(3);
     let (mut first, epoch) = position(&mut client, "kept:a");
     let (mut second, _) = position(&mut client, "kept:b");
@@ -258,7 +258,7 @@ fn a_source_that_was_interrupted_has_all_of_its_channels_renewed() {
 }
 
 #[test]
-fn a_gap_of_a_source_does_not_concern_channels_that_others_feed() {
+fn a_gap_of_a_source_does_not_affect_other_sources() {
     let (mut client, programs) = serve(3);
     let (mut first, mut second) = (programs.for_source(), programs.for_source());
     let mut streams = ["own", "other", "program", "unpublished"].map(|name| {
@@ -274,7 +274,7 @@ fn a_gap_of_a_source_does_not_concern_channels_that_others_feed() {
     for (stream, channel) in &mut streams[..3] {
         assert!(stream.line().contains(r#""data":1"#), "{channel}");
     }
-    // Any channel may be one of the source's: not those that only programs have published in. With a prefix, these may be, too.
+    // Any channel may be one of the source's, except those that only programs have published in; with a prefix, these as well.
     for (prefix, expected) in [
         ("", [true, false, false, true]),
         ("kept:", [true, false, true, true]),
@@ -290,7 +290,7 @@ fn a_gap_of_a_source_does_not_concern_channels_that_others_feed() {
                     "{prefix} {channel}: {line}"
                 );
                 let subscribe = format!(r#"{{"id":9,"subscribe":{{"channel":"{channel}"}}}}"#);
-                assert_eq!(stream.say(&mut client, &subscribe), 204);
+                assert_eq!(stream.send_commands(&mut client, &subscribe), 204);
                 assert!(stream.line().contains("subscribe"));
             } else {
                 assert!(line.contains(r#""data":2"#), "{prefix} {channel}: {line}");
@@ -314,13 +314,13 @@ fn log(epoch: u64) -> LogId {
     LogId { epoch, reader: 0 }
 }
 
-/// Returns the outcomes that are known, in order.
-fn advanced(receipts: &mut Receipts) -> Vec<ReceiptOutcome> {
+/// Returns the known outcomes, in order.
+fn known_outcomes(receipts: &mut Receipts) -> Vec<ReceiptOutcome> {
     std::iter::from_fn(|| receipts.advance()).collect()
 }
 
 #[test]
-fn receipts_of_several_workers_complete_in_order_and_repeats_are_reported() {
+fn receipts_of_several_workers_complete_in_order() {
     let (mut client, mut publisher) = serve(3);
     let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
     let channels: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -337,7 +337,7 @@ fn receipts_of_several_workers_complete_in_order_and_repeats_are_reported() {
         assert_eq!(receipts.advance(), None, "no worker has had a turn");
         client.advance(Duration::from_millis(10));
         let expected = [ReceiptOutcome::Published, ReceiptOutcome::Duplicate][round];
-        assert_eq!(advanced(&mut receipts), [expected; 40]);
+        assert_eq!(known_outcomes(&mut receipts), [expected; 40]);
     }
     let mut last = [0; 8];
     for _ in 0..40 {
@@ -367,7 +367,7 @@ fn records_without_an_offset_are_published_once_by_their_key() {
     client.advance(Duration::from_millis(10));
     let [published, repeated] = [ReceiptOutcome::Published, ReceiptOutcome::Duplicate];
     assert_eq!(
-        advanced(&mut receipts),
+        known_outcomes(&mut receipts),
         [published, published, repeated, published]
     );
     for _ in 0..3 {
@@ -376,7 +376,7 @@ fn records_without_an_offset_are_published_once_by_their_key() {
 }
 
 #[test]
-fn a_record_without_room_for_its_channel_is_reported() {
+fn a_record_beyond_the_channel_limit_is_reported() {
     let push = Push::new();
     let few = Options {
         channels: 1,
@@ -397,7 +397,7 @@ fn a_record_without_room_for_its_channel_is_reported() {
         ReceiptOutcome::ChannelLimit,
         ReceiptOutcome::Published,
     ];
-    assert_eq!(advanced(&mut receipts), outcomes);
+    assert_eq!(known_outcomes(&mut receipts), outcomes);
 }
 
 #[test]
@@ -425,11 +425,11 @@ fn a_full_queue_returns_the_record_and_nothing_is_lost() {
     for number in 0..count {
         assert!(stream.line().contains(&format!(r#""data":{number}}}"#)));
     }
-    assert_eq!(advanced(&mut receipts).len() as u64, count);
+    assert_eq!(known_outcomes(&mut receipts).len() as u64, count);
 }
 
 #[test]
-fn a_batch_is_bounded_by_the_queue_and_by_the_window() {
+fn a_batch_is_limited_by_the_queue_and_the_window() {
     let (mut client, mut publisher) = serve(2);
     let _stream = listen(&mut client, &["news"]);
     let mut small = Receipts::new(3);
@@ -455,8 +455,8 @@ fn a_batch_is_bounded_by_the_queue_and_by_the_window() {
     client.advance(Duration::from_secs(1));
     assert_eq!(publisher.waiting(), 0);
     let published = [ReceiptOutcome::Published; limits::THREAD_QUEUE];
-    assert_eq!(advanced(&mut small), published[..3]);
-    assert_eq!(advanced(&mut large), published[3..]);
+    assert_eq!(known_outcomes(&mut small), published[..3]);
+    assert_eq!(known_outcomes(&mut large), published[3..]);
 }
 
 #[test]
@@ -482,7 +482,7 @@ fn records_and_plain_publications_keep_their_order() {
 }
 
 #[test]
-fn records_wait_for_the_state_of_a_predecessor_and_end_with_their_own() {
+fn records_wait_for_the_state_and_stop_at_the_freeze() {
     let push = Push::new();
     push.replace(options()).expect("options");
     push.await_state();
@@ -499,22 +499,22 @@ fn records_wait_for_the_state_of_a_predecessor_and_end_with_their_own() {
     assert_eq!(receipts.advance(), None, "the state has not arrived");
     push.restore(Vec::new(), Duration::ZERO);
     client.advance(Duration::from_millis(10));
-    assert_eq!(advanced(&mut receipts), [ReceiptOutcome::Published]);
+    assert_eq!(known_outcomes(&mut receipts), [ReceiptOutcome::Published]);
     submit(&mut publisher, &mut receipts, 2).expect("room");
     let freezing = push.start_freeze(Successor::NextStart);
     let (why, _) = submit(&mut publisher, &mut receipts, 3).expect_err("it is frozen");
     assert_eq!(why, SubmitError::NotReady);
-    // It would claim that the record has arrived.
+    // It would report that the record has arrived.
     assert!(publisher.submit_event(0, log(7), LogEvent::Reached(3)));
     client.advance(Duration::from_millis(10));
     assert_eq!(
-        advanced(&mut receipts),
+        known_outcomes(&mut receipts),
         [ReceiptOutcome::Published],
         "it was queued"
     );
     let state = freezing.collect(Duration::ZERO, Duration::from_secs(1));
     let bytes: Vec<u8> = state.chunks().flatten().copied().collect();
-    let (records, _) = State::read(&bytes).expect("state");
+    let (records, _) = HandOverState::read(&bytes).expect("state");
     let next = Push::new();
     next.replace(options()).expect("options");
     next.await_state();
@@ -527,7 +527,7 @@ fn records_wait_for_the_state_of_a_predecessor_and_end_with_their_own() {
     }
     client.advance(Duration::from_millis(10));
     let outcomes = [ReceiptOutcome::Duplicate, ReceiptOutcome::Published];
-    assert_eq!(advanced(&mut receipts), outcomes);
+    assert_eq!(known_outcomes(&mut receipts), outcomes);
 }
 
 #[test]
@@ -547,7 +547,7 @@ fn a_client_that_is_ahead_of_the_log_retries() {
     let subscribe = format!(
         r#"{{"id":3,"subscribe":{{"channel":"kept:a","recover":true,"offset":5,"epoch":"{epoch}"}}}}"#
     );
-    assert_eq!(stream.say(&mut client, &subscribe), 204);
+    assert_eq!(stream.send_commands(&mut client, &subscribe), 204);
     let expected = r#"{"id":3,"error":{"code":100,"message":"internal server error","temporary":true}}"#;
     assert_eq!(stream.line(), expected);
     publisher
@@ -587,11 +587,11 @@ fn a_client_that_the_server_subscribes_retries_its_connect() {
             connect: Some(connect),
             ..Command::default()
         };
-        let refused = Talker::open(&mut client, format).ask(connect.clone());
+        let refused = WsClient::open(&mut client, format).request(connect.clone());
         let error = refused.error.expect("an error");
         assert_eq!((error.code, error.temporary), (100, true));
         submit(5);
-        let admitted = Talker::open(&mut client, format).ask(connect);
+        let admitted = WsClient::open(&mut client, format).request(connect);
         let subs = admitted.connect.expect("connected").subs;
         assert!(subs["closed:a"].recovered, "{subs:?}");
     }

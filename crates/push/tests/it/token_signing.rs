@@ -1,4 +1,4 @@
-//! Tokens as an application signs them, and a client that shows them, in either format.
+//! Tokens as signed by an application, and a client that sends them, in either format.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) fn tokens() -> Tokens {
     }
 }
 
-/// Nobody without a token. Besides `kept`, the namespaces `users` and `closed` are as it is, for those whom they are for.
+/// Returns options without anonymous clients. The namespaces `users` and `closed` are as `kept`, with restricted access.
 pub(crate) fn guarded() -> Options {
     let mut options = options();
     let kept = options.namespaces["kept"];
@@ -63,7 +63,7 @@ pub(crate) fn guarded() -> Options {
     options
 }
 
-/// With so many workers.
+/// Serves on so many workers.
 pub(crate) fn serve_guarded(workers: usize, options: Options) -> TestClient {
     let app = App::new().get("/now", |request, reply| {
         reply.text(request.cx().wall().as_secs().to_string())
@@ -75,23 +75,23 @@ pub(crate) fn serve_guarded(workers: usize, options: Options) -> TestClient {
     TestClient::with(ringmain_push::serve(app, options), setup).expect("an application")
 }
 
-/// What time it is where tokens are looked at, in seconds since 1970.
+/// Returns the time by which tokens are checked, in seconds since 1970.
 pub(crate) fn now(client: &mut TestClient) -> u64 {
     client.get("/now").send().text().parse().expect("a number")
 }
 
 /// A client on a WebSocket.
-pub(crate) struct Talker {
+pub(crate) struct WsClient {
     pub(crate) socket: TestSocket,
     format: Format,
     number: u32,
     waiting: VecDeque<Reply>,
 }
 
-impl Talker {
-    pub(crate) fn open(client: &mut TestClient, format: Format) -> Talker {
+impl WsClient {
+    pub(crate) fn open(client: &mut TestClient, format: Format) -> WsClient {
         let opening = client.ws("/connection/websocket");
-        Talker {
+        WsClient {
             socket: opening.protocols(&[format.subprotocol()]).open(),
             format,
             number: 0,
@@ -99,13 +99,13 @@ impl Talker {
         }
     }
 
-    /// One that is connected by this token.
+    /// Connects with this token.
     #[track_caller]
-    pub(crate) fn connected(client: &mut TestClient, format: Format, token: &str) -> (Talker, Reply) {
-        let mut talker = Talker::open(client, format);
-        let reply = talker.ask(connect(token));
+    pub(crate) fn connected(client: &mut TestClient, format: Format, token: &str) -> (WsClient, Reply) {
+        let mut ws = WsClient::open(client, format);
+        let reply = ws.request(connect(token));
         assert!(reply.connect.is_some(), "{reply:?}");
-        (talker, reply)
+        (ws, reply)
     }
 
     /// Sends commands in one message. Returns the last one's number.
@@ -123,9 +123,9 @@ impl Talker {
         self.number
     }
 
-    /// The answer to a command; pushes before it wait.
+    /// Returns the reply to a command; pushes before it are queued.
     #[track_caller]
-    pub(crate) fn ask(&mut self, command: Command) -> Reply {
+    pub(crate) fn request(&mut self, command: Command) -> Reply {
         let number = self.send([command]);
         self.reply(number)
     }
@@ -140,7 +140,7 @@ impl Talker {
         }
     }
 
-    /// The next that was not asked for, pings aside.
+    /// Returns the next push, except for pings.
     #[track_caller]
     pub(crate) fn push(&mut self) -> Push {
         loop {
@@ -159,27 +159,26 @@ impl Talker {
         self.take(message.data());
     }
 
-    /// Takes a message that was looked at.
+    /// Handles a received message.
     pub(crate) fn take(&mut self, message: &[u8]) {
         let message = Bytes::copy_from_slice(message);
         for reply in Replies::new(self.format, message) {
             let reply = reply.expect("a reply");
-            match reply == Reply::default() {
-                true => {
-                    let mut pong = Vec::new();
-                    self.format.write(&Command::default(), &mut pong).expect("JSON");
-                    match self.format {
-                        Format::Json => self.socket.send_text("{}"),
-                        Format::Protobuf => self.socket.send_binary(&pong),
-                    }
+            if reply == Reply::default() {
+                let mut pong = Vec::new();
+                self.format.write(&Command::default(), &mut pong).expect("JSON");
+                match self.format {
+                    Format::Json => self.socket.send_text("{}"),
+                    Format::Protobuf => self.socket.send_binary(&pong),
                 }
-                false => self.waiting.push_back(reply),
+            } else {
+                self.waiting.push_back(reply)
             }
         }
     }
 
-    /// Takes what has come, and answers pings.
-    pub(crate) fn look(&mut self) {
+    /// Handles all received messages, and answers pings.
+    pub(crate) fn receive_all(&mut self) {
         while let Ok(Some(event)) = self.socket.event_now() {
             match event {
                 TestEvent::Message(message) => self.take(message.data()),
@@ -189,16 +188,16 @@ impl Talker {
         }
     }
 
-    /// Whether nothing has come that was not looked for.
+    /// Returns whether no received message is left.
     pub(crate) fn is_quiet(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Lets time pass, and answers pings meanwhile.
+    /// Advances time, and answers pings meanwhile.
     pub(crate) fn wait(&mut self, client: &mut TestClient, seconds: u64) {
         for _ in 0..seconds {
             client.advance(Duration::from_secs(1));
-            self.look();
+            self.receive_all();
         }
     }
 }
@@ -240,7 +239,7 @@ pub(crate) fn sub_refresh(channel: &str, token: &str) -> Command {
     }
 }
 
-/// The code of what went wrong; 0 if nothing did.
+/// Returns the code of the error; 0 without one.
 pub(crate) fn code(reply: &Reply) -> u32 {
     reply.error.as_ref().map_or(0, |Error { code, .. }| *code)
 }

@@ -1,4 +1,4 @@
-//! Who is let in by a token, and who is not: on every transport, in both formats.
+//! Valid and invalid tokens, on every transport and in both formats.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 
 use crate::support::with_query;
 use crate::token_signing::{
-    FORMATS, LEEWAY, SECRET, Talker, code, connect, guarded, now, refresh, serve_guarded, signed_by,
+    FORMATS, LEEWAY, SECRET, WsClient, code, connect, guarded, now, refresh, serve_guarded, signed_by,
     subscribe, token, tokens,
 };
 
-/// What becomes of a client that shows a token: 0 if it is let in, or the code by which it is not.
-fn shown(client: &mut TestClient, format: Format, token: &str) -> u32 {
-    let mut talker = Talker::open(client, format);
-    talker.send([connect(token)]);
-    match talker.socket.event().expect("an event") {
+/// Returns the code by which a client with this token is rejected; 0 if it is accepted.
+fn rejection_code(client: &mut TestClient, format: Format, token: &str) -> u32 {
+    let mut ws = WsClient::open(client, format);
+    ws.send([connect(token)]);
+    match ws.socket.event().expect("an event") {
         TestEvent::Close(code, _) => u32::from(code),
         TestEvent::Message(message) => {
             let mut replies = ringmain_hub::protocol::Replies::new(format, message.data().to_vec().into());
@@ -38,7 +38,7 @@ fn check(options: Options, table: impl FnOnce(u64) -> Vec<(&'static str, String,
     for (what, token, expected) in table(now) {
         for format in FORMATS {
             assert_eq!(
-                shown(&mut client, format, &token),
+                rejection_code(&mut client, format, &token),
                 expected,
                 "{what} ({format:?})"
             );
@@ -48,7 +48,7 @@ fn check(options: Options, table: impl FnOnce(u64) -> Vec<(&'static str, String,
 }
 
 #[test]
-fn a_token_is_good_or_it_is_told_by_what_it_is_not() {
+fn an_invalid_token_is_rejected_with_the_reason() {
     let header = json!({ "alg": "HS256" });
     check(guarded(), |now| {
         let claims = json!({ "sub": "7", "exp": now + 100 });
@@ -118,43 +118,43 @@ fn a_token_is_good_or_it_is_told_by_what_it_is_not() {
     });
 }
 
-/// A token with one more claim.
-fn with(name: &str, value: Value) -> String {
+/// Returns a token with one more claim.
+fn with_claim(name: &str, value: Value) -> String {
     let mut claims = json!({ "sub": "7" });
     claims[name] = value;
     token(claims)
 }
 
 #[test]
-fn what_is_said_and_cannot_be_done_is_refused() {
+fn unsupported_fields_are_rejected() {
     check(guarded(), |_| {
         vec![
-            ("info", with("info", json!({ "name": "Ann" })), 0),
-            ("no base64", with("b64info", json!("!")), 3500),
-            ("channels", with("channels", json!(["kept:a", "news"])), 0),
-            ("no channels", with("channels", json!("news")), 3500),
-            ("a channel that is none", with("channels", json!([""])), 107),
+            ("info", with_claim("info", json!({ "name": "Ann" })), 0),
+            ("no base64", with_claim("b64info", json!("!")), 3500),
+            ("channels", with_claim("channels", json!(["kept:a", "news"])), 0),
+            ("no channels", with_claim("channels", json!("news")), 3500),
+            ("a channel that is none", with_claim("channels", json!([""])), 107),
             (
                 "a channel of no namespace",
-                with("channels", json!(["no:where"])),
+                with_claim("channels", json!(["no:where"])),
                 102,
             ),
-            ("no subs", with("subs", json!(["kept:a"])), 3500),
+            ("no subs", with_claim("subs", json!(["kept:a"])), 3500),
             (
                 "data",
-                with("subs", json!({ "kept:a": { "data": [1], "b64data": "e30=" } })),
+                with_claim("subs", json!({ "kept:a": { "data": [1], "b64data": "e30=" } })),
                 0,
             ),
             (
                 "data without base64",
-                with("subs", json!({ "kept:a": { "b64data": "!" } })),
+                with_claim("subs", json!({ "kept:a": { "b64data": "!" } })),
                 3500,
             ),
-            ("no end", with("expire_at", json!("1")), 3500),
+            ("no end", with_claim("expire_at", json!("1")), 3500),
         ]
     });
     check(guarded(), |_| {
-        let caps = |value: Value| with("caps", json!([value]));
+        let caps = |value: Value| with_claim("caps", json!([value]));
         let allow = |what: Value| caps(json!({ "channels": ["a"], "allow": what }));
         let like = |what: &str| caps(json!({ "channels": ["a"], "allow": ["sub"], "match": what }));
         vec![
@@ -167,12 +167,12 @@ fn what_is_said_and_cannot_be_done_is_refused() {
 }
 
 #[test]
-fn a_subscription_is_as_its_channel_can_be() {
+fn subscription_options_follow_the_namespace() {
     check(guarded(), |_| {
         let over = |channel: &str, name: &str, value: Value| {
             let mut switch = json!({});
             switch[name] = value;
-            with("subs", json!({ channel: { "override": switch } }))
+            with_claim("subs", json!({ channel: { "override": switch } }))
         };
         let kept = |name: &str, value: bool| over("kept:a", name, json!({ "value": value }));
         vec![
@@ -204,7 +204,7 @@ fn a_subscription_is_as_its_channel_can_be() {
 }
 
 #[test]
-fn a_token_is_for_us_and_of_whom_we_trust() {
+fn issuer_and_audience_are_checked() {
     let options = Options {
         tokens: Some(Tokens {
             issuer: Some("https://id.example".to_owned()),
@@ -232,8 +232,8 @@ fn a_token_is_for_us_and_of_whom_we_trust() {
 }
 
 #[test]
-fn a_public_key_is_no_secret() {
-    // RFC 8037 §A.2; who would take it for a secret could sign by it.
+fn a_public_key_is_not_an_hmac_secret() {
+    // RFC 8037 §A.2; signatures would be valid if the key were used as a secret.
     const PUBLIC: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
@@ -262,14 +262,14 @@ fn a_public_key_is_no_secret() {
             })
             .into()
     });
-    // Nor can anybody ask for that by mistake.
+    // Nor can it be configured by mistake.
     let app = ringmain_push::serve(App::new(), options(Some(vec![Algorithm::Hs256])));
     let why = TestClient::new(app).expect_err("it cannot be built");
     assert!(why.to_string().contains("a key for the algorithm HS256"), "{why}");
 }
 
 #[test]
-fn an_algorithm_that_is_not_wanted_is_refused_whatever_the_key_fits() {
+fn an_algorithm_that_is_not_allowed_is_rejected() {
     let secret = [7; 64];
     let options = |algorithms: &[Algorithm]| Options {
         tokens: Some(Tokens {
@@ -288,21 +288,21 @@ fn an_algorithm_that_is_not_wanted_is_refused_whatever_the_key_fits() {
 }
 
 #[test]
-fn options_that_cannot_be_are_told_when_the_application_is_built() {
-    let with = |tokens: Tokens| Options {
+fn invalid_options_fail_when_the_application_is_built() {
+    let with_tokens = |tokens: Tokens| Options {
         tokens: Some(tokens),
         ..guarded()
     };
     for (options, told) in [
         (
-            with(Tokens {
+            with_tokens(Tokens {
                 algorithms: Vec::new(),
                 ..tokens()
             }),
             "at least one algorithm",
         ),
         (
-            with(Tokens {
+            with_tokens(Tokens {
                 issuer: Some(String::new()),
                 ..tokens()
             }),
@@ -332,13 +332,13 @@ fn keys_are_replaced_while_clients_connect() {
         token(json!({ "sub": "7" })),
         signed_by(other, &json!({ "alg": "HS256" }), &json!({ "sub": "7" })),
     );
-    let (mut stays, _) = Talker::connected(&mut client, Format::Json, &old);
-    assert_eq!(shown(&mut client, Format::Json, &new), 3500);
+    let (mut stays, _) = WsClient::connected(&mut client, Format::Json, &old);
+    assert_eq!(rejection_code(&mut client, Format::Json, &new), 3500);
     keys.replace(KeySet::from_secret(other).expect("a key"));
-    assert_eq!(shown(&mut client, Format::Json, &new), 0);
-    assert_eq!(shown(&mut client, Format::Json, &old), 3500);
+    assert_eq!(rejection_code(&mut client, Format::Json, &new), 0);
+    assert_eq!(rejection_code(&mut client, Format::Json, &old), 3500);
     assert_eq!(
-        code(&stays.ask(crate::token_signing::subscribe("news", ""))),
+        code(&stays.request(crate::token_signing::subscribe("news", ""))),
         0,
         "it is still there"
     );
@@ -346,7 +346,7 @@ fn keys_are_replaced_while_clients_connect() {
     client.finish().expect("it ends");
 }
 
-/// Keys that come and go, and how often it was asked for them.
+/// Keys that can change, and the number of lookups.
 #[derive(Debug, Default)]
 struct Elsewhere(Mutex<(Option<KeyLookup>, u32)>);
 
@@ -370,7 +370,7 @@ impl KeySource for Elsewhere {
 }
 
 #[test]
-fn keys_that_are_kept_elsewhere_come_and_go() {
+fn keys_of_a_source_can_change() {
     let source = Arc::new(Elsewhere::default());
     let kept = Arc::clone(&source) as Arc<dyn KeySource>;
     let mut options = guarded();
@@ -388,34 +388,34 @@ fn keys_that_are_kept_elsewhere_come_and_go() {
             &json!({ "alg": "HS256" }),
             &json!({ "iss": "us", "sub": "7" }),
         );
-        assert_eq!(shown(&mut client, format, &good), 100, "it tries again");
+        assert_eq!(rejection_code(&mut client, format, &good), 100, "it tries again");
         let before = source.asked();
         let strange = token(json!({ "iss": "them", "sub": "7" }));
-        assert_eq!(shown(&mut client, format, &strange), 3500);
+        assert_eq!(rejection_code(&mut client, format, &strange), 3500);
         assert_eq!(source.asked(), before, "no key makes that good");
         source.has(Some(KeyLookup::Unknown));
-        assert_eq!(shown(&mut client, format, &good), 3500);
+        assert_eq!(rejection_code(&mut client, format, &good), 3500);
         let keys = KeySet::from_secret(SECRET).expect("a key");
         source.has(Some(KeyLookup::Keys(Arc::new(keys))));
-        assert_eq!(shown(&mut client, format, &forged), 3500);
-        let (mut stays, _) = Talker::connected(&mut client, format, &good);
-        // What is there goes on without, and may show it again later.
+        assert_eq!(rejection_code(&mut client, format, &forged), 3500);
+        let (mut stays, _) = WsClient::connected(&mut client, format, &good);
+        // Connected clients remain without keys, and may send the token again later.
         source.has(None);
-        assert_eq!(code(&stays.ask(refresh(&good))), 100);
+        assert_eq!(code(&stays.request(refresh(&good))), 100);
         let private = token(json!({ "iss": "us", "sub": "7", "channel": "closed:a", "exp": now + 600 }));
-        assert_eq!(code(&stays.ask(subscribe("closed:a", &private))), 100);
+        assert_eq!(code(&stays.request(subscribe("closed:a", &private))), 100);
         source.has(Some(KeyLookup::Keys(Arc::new(
             KeySet::from_secret(SECRET).expect("a key"),
         ))));
-        assert_eq!(code(&stays.ask(refresh(&good))), 0);
-        assert_eq!(code(&stays.ask(subscribe("closed:a", &private))), 0);
+        assert_eq!(code(&stays.request(refresh(&good))), 0);
+        assert_eq!(code(&stays.request(subscribe("closed:a", &private))), 0);
         drop(stays);
         client.finish().expect("it ends");
     }
 }
 
 #[test]
-fn who_shows_nothing_is_anonymous_where_that_is_allowed() {
+fn a_client_without_a_token_is_anonymous_if_allowed() {
     let options = Options {
         anonymous: true,
         ..guarded()
@@ -427,7 +427,7 @@ fn who_shows_nothing_is_anonymous_where_that_is_allowed() {
             ("a wrong one", "x".to_owned(), 3500),
         ]
     });
-    // Without keys nobody can show one, and that is not passed over.
+    // Without keys a token is rejected, and not ignored.
     let options = Options {
         anonymous: true,
         tokens: None,
@@ -437,7 +437,7 @@ fn who_shows_nothing_is_anonymous_where_that_is_allowed() {
 }
 
 #[test]
-fn listeners_show_tokens_on_every_transport() {
+fn unidirectional_clients_send_tokens_on_every_transport() {
     let mut client = serve_guarded(2, guarded());
     let now = now(&mut client);
     let request = |token: &str| json!({ "token": token }).to_string();

@@ -1,4 +1,4 @@
-//! Clients that only listen, on all three transports.
+//! Unidirectional clients, on all three transports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn publish(client: &mut TestClient, channel: &str, data: &str) {
     assert!(reply.status() == 200 && done, "{}", reply.text());
 }
 
-/// What is told first, with these subscriptions.
+/// Returns the connect push with these subscriptions.
 fn connected(subs: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(r#"{{"connect":{{"client":"CLIENT","version":"ringmain {version}",{subs}"ping":25}}}}"#)
@@ -45,7 +45,7 @@ fn a_plain_event_source_connects() {
 }
 
 #[test]
-fn pushes_stand_alone_on_every_transport() {
+fn unidirectional_pushes_have_no_replies() {
     let mut client = serve_by(3, options());
     let mut events = Stream::open(client.get(&with_query("/connection/uni_sse", BOTH)));
     let mut posted = Stream::open(client.post("/connection/uni_sse").body(BOTH));
@@ -61,7 +61,7 @@ fn pushes_stand_alone_on_every_transport() {
     assert_eq!(all(), [NEWS; 4]);
     publish(&mut client, "kept:a", "2");
     assert_eq!(all(), [r#"{"channel":"kept:a","pub":{"data":2,"offset":1}}"#; 4]);
-    // What a listener says is nothing to anybody.
+    // Messages of a unidirectional client are ignored.
     drop((events, posted, lines));
     socket.send_text("nothing");
     publish(&mut client, "news", "[1]");
@@ -71,7 +71,7 @@ fn pushes_stand_alone_on_every_transport() {
 }
 
 #[test]
-fn what_was_missed_comes_with_the_connection() {
+fn missed_publications_are_part_of_the_connect_reply() {
     let mut client = serve(options());
     for data in ["1", "2", "3"] {
         publish(&mut client, "kept:a", data);
@@ -94,7 +94,7 @@ fn what_was_missed_comes_with_the_connection() {
     let told = masked(&stream.line());
     let publications = r#""publications":[{"data":2,"offset":2},{"data":3,"offset":3}],"recovered":true"#;
     assert!(told.contains(publications), "{told}");
-    // More than is kept: it is told so, and listens.
+    // Beyond the retained history: it is notified, and subscribed.
     let mut late = Stream::open(client.post("/connection/uni_http_stream").body(recover(0)));
     let told = masked(&late.line());
     assert!(
@@ -107,7 +107,7 @@ fn what_was_missed_comes_with_the_connection() {
 }
 
 #[test]
-fn what_is_published_meanwhile_comes_behind_the_connection_without_a_gap() {
+fn publications_during_connect_follow_without_a_gap() {
     let channels: Vec<String> = (0..6).map(|number| format!("kept:{number}")).collect();
     let subs: Vec<String> = channels.iter().map(|name| format!("\"{name}\":{{}}")).collect();
     let connect = format!(r#"{{"subs":{{{}}}}}"#, subs.join(","));
@@ -131,7 +131,7 @@ fn what_is_published_meanwhile_comes_behind_the_connection_without_a_gap() {
                 ));
             }
         }
-        // They are on their way, none has arrived.
+        // These are in flight, none has arrived.
         let mut stream = Stream::open(client.post("/connection/uni_http_stream").body(&*connect));
         let told: Value = serde_json::from_str(&stream.line()).expect("JSON");
         let subs = &told["connect"]["subs"];
@@ -159,7 +159,7 @@ fn what_is_published_meanwhile_comes_behind_the_connection_without_a_gap() {
 }
 
 #[test]
-fn who_is_refused_for_good_is_told_by_a_status() {
+fn a_permanent_refusal_is_a_status() {
     let mut client = serve(options());
     for (connect, status, says) in [
         (r#"{"token":"x"}"#, 401, "invalid token (code 3500)"),
@@ -196,7 +196,7 @@ fn who_is_refused_for_good_is_told_by_a_status() {
 }
 
 #[test]
-fn as_many_channels_as_may_be() {
+fn channels_are_limited() {
     let mut few = options();
     few.limits.subscriptions = 2;
     let mut client = serve(few);
@@ -212,7 +212,7 @@ fn as_many_channels_as_may_be() {
     );
     drop(stream);
     client.finish().expect("it ends");
-    // At home at one worker there is no room for another channel.
+    // One worker's shard has no room for another channel.
     let mut client = serve(Options {
         channels: 1,
         ..options()
@@ -223,7 +223,7 @@ fn as_many_channels_as_may_be() {
 }
 
 #[test]
-fn listeners_are_pinged_and_need_not_answer() {
+fn unidirectional_clients_are_pinged_and_send_no_pong() {
     let mut client = serve(options());
     let mut events = Stream::open(client.get("/connection/uni_sse"));
     let mut socket = client.ws("/connection/uni_websocket").open();
@@ -245,7 +245,7 @@ fn listeners_are_pinged_and_need_not_answer() {
 }
 
 #[test]
-fn a_browser_that_comes_back_recovers_from_its_last_event() {
+fn a_reconnected_browser_recovers_from_its_last_event() {
     let mut client = serve_by(3, options());
     let both = r#"{"subs":{"kept:a":{},"kept:b":{},"news":{}}}"#;
     let path = with_query("/connection/uni_sse", both);

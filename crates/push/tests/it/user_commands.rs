@@ -8,10 +8,10 @@ use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::json;
 
-use crate::token_signing::{FORMATS, Talker, guarded, token};
+use crate::token_signing::{FORMATS, WsClient, guarded, token};
 
 #[test]
-fn commands_of_records_are_done_on_all_workers_before_their_receipts() {
+fn commands_of_records_run_on_all_workers_before_their_receipts() {
     let push = Push::new();
     push.replace(guarded()).expect("options");
     let mut publisher = push.thread_publisher().for_source();
@@ -21,7 +21,7 @@ fn commands_of_records_are_done_on_all_workers_before_their_receipts() {
     };
     let mut client = TestClient::with(push.serve(App::new()), setup).expect("an application");
     let token = token(json!({ "sub": "ada" }));
-    let mut talkers = [0; 4].map(|_| Talker::connected(&mut client, FORMATS[0], &token).0);
+    let mut ws_clients = [0; 4].map(|_| WsClient::connected(&mut client, FORMATS[0], &token).0);
     let mut receipts = Receipts::new(8);
     let command = |method: &str, payload: &str| {
         let payload = serde_json::value::RawValue::from_string(payload.to_owned()).expect("JSON");
@@ -49,19 +49,19 @@ fn commands_of_records_are_done_on_all_workers_before_their_receipts() {
         submit("subscribe", r#"{"user":"ada","channel":"closed:a"}"#),
         done
     );
-    for talker in &mut talkers {
-        let push = talker.push();
+    for ws in &mut ws_clients {
+        let push = ws.push();
         assert_eq!((&*push.channel, push.subscribe.is_some()), ("closed:a", true));
     }
     assert_eq!(
         submit("unsubscribe", r#"{"user":"ada","channel":"closed:a"}"#),
         done
     );
-    for talker in &mut talkers {
-        assert!(talker.push().unsubscribe.is_some());
+    for ws in &mut ws_clients {
+        assert!(ws.push().unsubscribe.is_some());
     }
     assert_eq!(submit("disconnect", r#"{"user":"ada"}"#), done);
-    for talker in &mut talkers {
-        assert_eq!(talker.socket.closed().0, 3503);
+    for ws in &mut ws_clients {
+        assert_eq!(ws.socket.closed().0, 3503);
     }
 }

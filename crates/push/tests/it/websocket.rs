@@ -1,4 +1,4 @@
-//! What is the same on every transport, by a WebSocket to one worker.
+//! Behaviour that is the same on every transport, over a WebSocket to one worker.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::{masked, options, serve};
 
 const PATH: &str = "/connection/websocket";
 
-/// One that is connected.
+/// Opens a connected socket.
 fn connect(client: &mut TestClient) -> TestSocket {
     let mut socket = client.ws(PATH).open();
     socket.send_text(r#"{"id":1,"connect":{}}"#);
@@ -28,7 +28,7 @@ fn check(socket: &mut TestSocket, command: &str, reply: &str) {
 }
 
 #[test]
-fn commands_are_answered_by_their_numbers() {
+fn replies_have_the_numbers_of_their_commands() {
     let mut client = serve(options());
     let mut socket = connect(&mut client);
     for (command, reply) in [
@@ -85,7 +85,7 @@ fn commands_are_answered_by_their_numbers() {
 }
 
 #[test]
-fn what_is_published_reaches_who_listens() {
+fn publications_reach_subscribers() {
     let mut client = serve(options());
     let (mut one, mut two) = (connect(&mut client), connect(&mut client));
     let subscribed = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"EPOCH","positioned":true}}"#;
@@ -120,7 +120,7 @@ fn what_is_published_reaches_who_listens() {
 }
 
 #[test]
-fn programs_publish_by_http() {
+fn programs_publish_over_http() {
     let mut client = serve(options());
     let mut socket = connect(&mut client);
     for (number, channel) in [(2, "news"), (3, "sport")] {
@@ -176,7 +176,7 @@ fn programs_publish_by_http() {
 }
 
 #[test]
-fn who_comes_back_recovers_or_is_told_that_it_cannot() {
+fn a_reconnected_client_recovers_or_is_notified() {
     let mut client = serve(options());
     let mut socket = connect(&mut client);
     for number in 2..6 {
@@ -196,7 +196,7 @@ fn who_comes_back_recovers_or_is_told_that_it_cannot() {
     };
     socket.send_text(since(6, 2, ""));
     let recovered = masked(&socket.text());
-    // The position that it recovers from: the publications lead on from there.
+    // The position that it recovers from: the publications continue there.
     assert!(
         recovered.contains(r#""recovered":true,"offset":2,"#),
         "{recovered}"
@@ -225,7 +225,7 @@ fn who_comes_back_recovers_or_is_told_that_it_cannot() {
 }
 
 #[test]
-fn what_cannot_be_understood_ends_the_connection() {
+fn malformed_messages_disconnect() {
     for (sent, code) in [
         ("nothing", 3501),
         (r#"{"id":1,"subscribe":{"channel":"news"}}"#, 3501),
@@ -253,7 +253,7 @@ fn what_cannot_be_understood_ends_the_connection() {
 }
 
 #[test]
-fn more_commands_than_are_carried_out_at_once_wait_and_a_message_too_long_ends_it() {
+fn commands_beyond_the_limit_are_held_and_a_long_message_disconnects() {
     let mut client = serve(options());
     let mut socket = connect(&mut client);
     let most = COMMANDS_IN_FLIGHT as usize;
@@ -266,7 +266,7 @@ fn more_commands_than_are_carried_out_at_once_wait_and_a_message_too_long_ends_i
             "as many as may be are answered"
         );
     }
-    // More wait until those before them are answered.
+    // More wait for the replies to those before them.
     socket.send_text(asked(most + 100));
     for number in 1..=most + 100 {
         let reply = socket.text();
@@ -283,7 +283,7 @@ fn more_commands_than_are_carried_out_at_once_wait_and_a_message_too_long_ends_i
     assert_eq!(large.closed().0, 1009);
 }
 
-/// Answers what pings have come, and says how many. WebSocket's own are answered by the client.
+/// Answers the received pings, and returns their number. WebSocket's own are answered by the client.
 fn answer_pings(socket: &mut TestSocket) -> usize {
     let mut count = 0;
     while let Some(event) = socket.event_now().expect("the protocol") {
@@ -297,11 +297,10 @@ fn answer_pings(socket: &mut TestSocket) -> usize {
     count
 }
 
-/// All in one moment, however the interval is long: then a worker would do nothing else for it, and whoever is published to
-/// would wait.
+/// Otherwise a worker would be busy with pings alone for a moment, however long the interval is, and publications would wait.
 #[test]
-fn however_many_come_at_once_they_are_not_pinged_at_once() {
-    // More than are pinged in a turn, each second; fewer than may come from one address.
+fn pings_of_simultaneous_clients_are_spread() {
+    // More than are pinged in a turn, each second; fewer than the limit of connections per address.
     const CLIENTS: usize = 13 * (PING_BATCH + 6);
     const STEPS: u32 = 20;
     let mut client = serve(options());
@@ -331,7 +330,7 @@ fn however_many_come_at_once_they_are_not_pinged_at_once() {
 }
 
 #[test]
-fn who_does_not_answer_a_ping_is_sent_away() {
+fn a_client_without_a_pong_is_disconnected() {
     let mut client = serve(options());
     let (mut lively, mut dead) = (connect(&mut client), connect(&mut client));
     client.advance(PING_INTERVAL + Duration::from_secs(1));
@@ -344,9 +343,9 @@ fn who_does_not_answer_a_ping_is_sent_away() {
     check(&mut lively, r#"{"id":2,"ping":{}}"#, r#"{"id":2,"ping":{}}"#);
 }
 
-/// Behind what it has not taken: nobody can answer what has not come.
+/// Behind unread messages: a client cannot answer a ping that has not arrived.
 #[test]
-fn who_is_slow_may_have_no_ping_to_answer() {
+fn a_slow_client_is_not_disconnected_for_a_missing_pong() {
     let mut client = serve(options());
     let mut socket = connect(&mut client);
     check(
@@ -379,7 +378,7 @@ fn who_is_slow_may_have_no_ping_to_answer() {
 }
 
 #[test]
-fn who_does_not_say_who_it_is_is_sent_away() {
+fn a_client_that_does_not_connect_in_time_is_disconnected() {
     let mut client = serve(options());
     let mut socket = client.ws(PATH).open();
     client.advance(CONNECT_TIMEOUT + Duration::from_secs(2));

@@ -39,7 +39,7 @@ impl Node {
         let push = Push::new();
         push.replace(options()).expect("options");
         let running = (!sources.is_empty()).then(|| {
-            let running = Sources::new(push.inlet());
+            let running = Sources::new(push.thread_publisher());
             running.follow(&named(sources));
             running
         });
@@ -89,7 +89,7 @@ impl Node {
     pub(crate) fn follow(&mut self, sources: &[(&str, &Source)]) {
         let running = self
             .sources
-            .get_or_insert_with(|| Sources::new(self.push.inlet()));
+            .get_or_insert_with(|| Sources::new(self.push.thread_publisher()));
         running.follow(&named(sources));
     }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ringmain_push::limits::PROXY_RESPONSE_BYTES;
-use ringmain_push::{Application, Event, ProxyError, ProxyRequest, ResponseFuture};
+use ringmain_push::{Application, ProxyError, ProxyEvent, ProxyRequest, ResponseFuture};
 use ringmain_web::Request;
 use ringmain_wire::h1::{FieldBlock, Method};
 
@@ -26,7 +26,7 @@ pub(crate) struct Asks {
     /// Headers that policies of any rule write for these upstreams: no client may set them.
     guarded: Vec<HeaderName>,
     /// `Err`: the reason why there is no upstream.
-    upstreams: BTreeMap<Event, Result<Arc<Shared>, Arc<str>>>,
+    upstreams: BTreeMap<ProxyEvent, Result<Arc<Shared>, Arc<str>>>,
 }
 
 impl Asks {
@@ -67,7 +67,7 @@ impl Asks {
         self.upstreams.is_empty()
     }
 
-    fn find(&self, event: Event) -> Result<(&PushAsk, &Arc<Shared>), ProxyError> {
+    fn find(&self, event: ProxyEvent) -> Result<(&PushAsk, &Arc<Shared>), ProxyError> {
         let ask = self.proxy.events.get(&event);
         match (ask, self.upstreams.get(&event)) {
             (Some(ask), Some(Ok(upstream))) => Ok((ask, upstream)),
@@ -201,9 +201,9 @@ impl Application for Asking {
                 fields: &fields,
                 body: &question.body,
                 // These have side effects: an application that stores publications would store a retried one twice.
-                again: !matches!(question.event, Event::Rpc | Event::Publish),
+                again: !matches!(question.event, ProxyEvent::Rpc | ProxyEvent::Publish),
                 most: PROXY_RESPONSE_BYTES as u64,
-                until: worker.cx.now().after(question.within),
+                until: worker.cx.now().after(question.timeout),
                 insists: false,
             };
             let answered = call(&worker, upstream, &asked).await;

@@ -1,15 +1,15 @@
-//! What is an answer of the application and what is none, of every event.
+//! Valid and invalid responses of the application, for each event.
 
 use super::{Rejection, parse, parse_connect, parse_publish, parse_refresh, parse_rpc, parse_subscribe};
 
-/// Whether an answer is one, whatever it says.
+/// Returns whether a response is valid, whatever its content.
 fn is_one(json: &str) -> bool {
     let is = |outcome: bool| outcome;
     is(parse(json.as_bytes(), parse_connect).is_ok())
 }
 
 #[test]
-fn a_reason_is_as_long_as_a_close_has_room_for() {
+fn a_reason_is_truncated_to_a_close_frame() {
     for (reason, kept) in [
         (String::new(), 0),
         ("a".repeat(123), 123),
@@ -25,7 +25,7 @@ fn a_reason_is_as_long_as_a_close_has_room_for() {
 }
 
 #[test]
-fn what_cannot_be_done_is_no_answer() {
+fn unsupported_responses_are_invalid() {
     let say = |result: &str| format!("{{\"result\":{result}}}");
     for (publication, is_done) in [
         ("{}", true),
@@ -65,7 +65,7 @@ fn what_cannot_be_done_is_no_answer() {
 }
 
 #[test]
-fn what_is_cut_off_is_no_answer() {
+fn truncated_responses_are_invalid() {
     let whole = r#"{"result":{"user":"7","info":{"a":[1]},"channels":["a"],"subs":{"b":{"data":1}},"caps":[{"channels":["c"],"allow":["sub"]}]}}"#;
     assert!(is_one(whole));
     for end in 0..whole.len() {

@@ -1,4 +1,4 @@
-//! Queues of replies, by their weights.
+//! The weights of queued replies.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn missed(count: u64, bytes: usize) -> Missed {
         .collect()
 }
 
-/// The offsets that a queue has, in order.
+/// Returns the offsets in a queue, in order.
 fn offsets(queue: &mut ReplyQueue) -> Vec<u64> {
     std::iter::from_fn(|| queue.pop())
         .map(|queued| match queued {
@@ -28,7 +28,7 @@ fn offsets(queue: &mut ReplyQueue) -> Vec<u64> {
 }
 
 #[test]
-fn split_keeps_the_first_that_fit_and_returns_the_others_in_order() {
+fn the_first_publications_that_fit_remain_in_the_reply() {
     let channel: Arc<str> = Arc::from("a");
     let weight = publication_weight(&missed(1, 100)[0].1);
     for (room, kept) in [
@@ -50,7 +50,7 @@ fn split_keeps_the_first_that_fit_and_returns_the_others_in_order() {
 }
 
 #[test]
-fn a_queue_counts_the_bytes_of_what_it_holds() {
+fn a_queue_counts_the_bytes_of_its_entries() {
     let mut queue = ReplyQueue::default();
     queue.push(Queued::Message(vec![0; 1000]));
     queue.push(Queued::Reply(Box::new(Reply {

@@ -1,4 +1,4 @@
-//! Damaged state is never used, and never more than an error.
+//! Damaged state is an error, and never used.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ringmain_hub::mail::{ChannelOptions, Idempotency, Origin, PublishOptions, Sh
 use ringmain_hub::protocol::Published;
 use ringmain_hub::shard::ChannelShard;
 
-use super::{State, StateError};
+use super::{HandOverState, StateError};
 use crate::Namespace;
 
 const NOW: Duration = Duration::from_secs(1000);
@@ -47,41 +47,47 @@ fn written() -> Vec<u8> {
         };
         shard.handle(WorkerId(0), publish, NOW);
     }
-    let mut state = State::new(NOW);
+    let mut state = HandOverState::new(NOW);
     state.add(shard.save(NOW, None).section);
     state.add(Vec::new());
     state.chunks().flatten().copied().collect()
 }
 
 #[test]
-fn what_was_written_is_read() {
-    let (records, at) = State::read(&written()).expect("state");
+fn saved_state_is_restored() {
+    let (records, at) = HandOverState::read(&written()).expect("state");
     assert_eq!(at, NOW);
     let mut channels: Vec<&str> = records.iter().filter_map(|record| record.channel()).collect();
     channels.sort_unstable();
     assert_eq!(channels, ["a", "a", "a", "b", "b"], "two channels, three keys");
-    let mut empty = State::new(NOW);
+    let mut empty = HandOverState::new(NOW);
     empty.add(Vec::new());
     let bytes: Vec<u8> = empty.chunks().flatten().copied().collect();
-    assert_eq!(State::read(&bytes).map(|(records, _)| records.len()), Ok(0));
+    assert_eq!(
+        HandOverState::read(&bytes).map(|(records, _)| records.len()),
+        Ok(0)
+    );
 }
 
 #[test]
-fn nothing_of_damaged_state_is_used() {
+fn damaged_state_is_rejected() {
     let written = written();
     for length in 0..written.len() {
-        assert!(State::read(&written[..length]).is_err(), "cut off at {length}");
+        assert!(
+            HandOverState::read(&written[..length]).is_err(),
+            "cut off at {length}"
+        );
     }
     for at in (0..written.len()).filter(|at| !(12..20).contains(at)) {
         let mut damaged = written.clone();
         damaged[at] ^= 0x10;
-        assert!(State::read(&damaged).is_err(), "changed at {at}");
+        assert!(HandOverState::read(&damaged).is_err(), "changed at {at}");
     }
     let mut longer = written.clone();
     longer.push(0);
-    assert!(State::read(&longer).is_err());
+    assert!(HandOverState::read(&longer).is_err());
     let mut newer = written;
     newer[8] = 9;
-    assert_eq!(State::read(&newer), Err(StateError::Version(9)));
-    assert_eq!(State::read(b""), Err(StateError::Foreign));
+    assert_eq!(HandOverState::read(&newer), Err(StateError::Version(9)));
+    assert_eq!(HandOverState::read(b""), Err(StateError::Foreign));
 }

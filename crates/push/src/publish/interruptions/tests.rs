@@ -1,4 +1,4 @@
-//! When an interruption is due.
+//! The order of interruptions and publications.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ fn channel(name: &str) -> Scope {
 }
 
 #[test]
-fn an_interruption_is_due_behind_what_was_put_before_it() {
+fn an_interruption_is_due_behind_earlier_publications() {
     let interruptions = Interruptions::default();
     interruptions.count_queued(2);
     interruptions.add_scope(channel("a"));
@@ -23,7 +23,7 @@ fn an_interruption_is_due_behind_what_was_put_before_it() {
 }
 
 #[test]
-fn interruptions_of_a_scope_are_two_at_most_and_the_last_is_not_lost() {
+fn interruptions_of_a_scope_are_merged_and_the_last_is_not_lost() {
     let interruptions = Interruptions::default();
     for _ in 0..5 {
         interruptions.count_queued(1);

@@ -8,7 +8,7 @@ use ringmain_jwt::{ParsedToken, TokenError};
 
 use super::{ConnectClaims, Expiry, SubscribeClaims, matches_wildcard};
 
-/// A token that says this; whether it is signed is for others to ask.
+/// Returns a token with these claims, whose signature is not checked here.
 fn token(claims: &str) -> String {
     let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
     format!("{}.{}.", encode(r#"{"alg":"HS256"}"#), encode(claims))
@@ -26,7 +26,7 @@ fn lasts(claims: &str) -> Expiry {
 }
 
 #[test]
-fn something_lasts_as_long_as_it_says() {
+fn expiry_follows_the_claims() {
     for (claims, until) in [
         ("{}", None),
         (r#"{"exp":100}"#, Some(100)),
@@ -63,13 +63,13 @@ fn something_lasts_as_long_as_it_says() {
 }
 
 #[test]
-fn what_is_told_to_others_is_as_it_is_written() {
+fn info_for_other_clients_is_unchanged() {
     let info = |claims: &str| connecting(claims).expect("a token").info;
     assert_eq!(
         info(r#"{"info":{"z":1,"a":12345678901234567890123}}"#),
         r#"{"z":1,"a":12345678901234567890123}"#
     );
-    // A line break would part two messages.
+    // A line break would separate two messages.
     assert_eq!(info("{\"info\":[1,\n2]}"), "[1,2]");
     assert_eq!(info(r#"{"info":null}"#), "");
     assert_eq!(info(r#"{"b64info":"/wA="}"#), &[255, 0][..]);
@@ -79,7 +79,7 @@ fn what_is_told_to_others_is_as_it_is_written() {
 }
 
 #[test]
-fn claims_that_are_cut_are_none() {
+fn truncated_claims_are_invalid() {
     let whole = r#"{"sub":"7","info":{"a":[1]},"channels":["a"],"subs":{"b":{"data":"x","override":{"presence":{"value":true}}}},"caps":[{"channels":["c*"],"match":"wildcard","allow":["sub","hst"]}],"expire_at":9}"#;
     let all = connecting(whole).expect("it is whole");
     assert_eq!((all.channels.len(), all.capabilities.len()), (2, 1));
@@ -111,7 +111,7 @@ fn a_token_of_a_subscription_names_its_channel() {
     }
 }
 
-/// As it is defined.
+/// Matches by definition.
 fn naive(text: &[u8], pattern: &[u8]) -> bool {
     match pattern.split_first() {
         None => text.is_empty(),
@@ -123,7 +123,7 @@ fn naive(text: &[u8], pattern: &[u8]) -> bool {
 }
 
 #[test]
-fn a_star_is_any_text() {
+fn a_star_matches_any_text() {
     // All patterns of up to five of three bytes, and all texts of two.
     let words = |bytes: &[u8], most: u32| -> Vec<Vec<u8>> {
         let count = bytes.len();

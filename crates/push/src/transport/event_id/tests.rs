@@ -16,7 +16,7 @@ fn ids(messages: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn an_event_that_changes_a_position_has_all_of_them() {
+fn an_event_that_changes_a_position_has_every_position() {
     let found = ids(&[
         r#"{"connect":{"client":"x","subs":{"a b":{"epoch":"e1","offset":2,"publications":[{"offset":3},{"offset":4}]},"n":{}}}}"#,
         r#"{"channel":"a b","pub":{"data":{"offset":99},"offset":5}}"#,
@@ -24,7 +24,7 @@ fn an_event_that_changes_a_position_has_all_of_them() {
         "{}",
         r#"{"push":{"channel":"c","subscribe":{"epoch":"e2"}}}"#,
         r#"{"push":{"channel":"a b","unsubscribe":{"code":2500}}}"#,
-        "no JSON",
+        "not valid JSON for the channel",
     ]);
     let expected = [
         "id: a%20b=4.e1\n",
@@ -39,7 +39,7 @@ fn an_event_that_changes_a_position_has_all_of_them() {
 }
 
 #[test]
-fn positions_that_are_too_long_take_the_id_away() {
+fn positions_that_are_too_long_remove_the_id() {
     let long = "x".repeat(limits::EVENT_ID_BYTES);
     let subscribed = format!(r#"{{"push":{{"channel":"{long}","subscribe":{{"epoch":"e"}}}}}}"#);
     let first = r#"{"push":{"channel":"a","subscribe":{"epoch":"e"}}}"#;
@@ -50,7 +50,7 @@ fn positions_that_are_too_long_take_the_id_away() {
 }
 
 #[test]
-fn a_request_recovers_from_what_the_client_has() {
+fn a_request_recovers_from_the_positions_of_the_client() {
     let mut connect = ConnectRequest::default();
     connect.subs.insert("a".to_owned(), Default::default());
     resume_connect("a=7.e1&b%26=3.e2&broken&c=x.e", &mut connect);

@@ -23,7 +23,7 @@ use crate::client::identity::ClientId;
 use crate::limits;
 use crate::publish::inbound_queue::InboundQueue;
 
-/// The queues of all workers, until each takes its part.
+/// The queues between all workers, until each takes its part.
 #[derive(Default)]
 pub(crate) struct SharedMesh {
     parts: OnceLock<MeshParts>,
@@ -40,7 +40,7 @@ type MeshParts = Mutex<Vec<Option<Mesh>>>;
 pub(crate) struct Process {
     /// The name of this process for clients.
     pub(crate) node: Arc<str>,
-    /// When the first worker started.
+    /// The start of the first worker.
     pub(crate) started: Time,
     /// The number of connected clients.
     pub(crate) clients: Arc<AtomicUsize>,
@@ -60,7 +60,7 @@ pub(crate) struct Mesh {
     commands_in: Vec<Consumer<ConnectionCommand>>,
     surveys_out: Vec<Producer<SurveyMessage>>,
     surveys_in: Vec<Consumer<SurveyMessage>>,
-    /// Of all workers: each sets its own when it starts.
+    /// Wakers by worker: each worker sets its own when it starts.
     wakers: Arc<[OnceLock<Waker>]>,
     /// Queues of other threads, by worker.
     inbound: Arc<[InboundQueue]>,
@@ -69,7 +69,7 @@ pub(crate) struct Mesh {
 }
 
 impl SharedMesh {
-    /// Returns the number of connected users, of all workers.
+    /// Returns the number of connected users, across all workers.
     pub(crate) fn user_count(&self) -> u64 {
         self.user_connections.user_count() as u64
     }
@@ -197,7 +197,7 @@ impl Mesh {
         self.emulated_in[worker].pop().ok()
     }
 
-    /// Sends a command to all workers but this one, or to none. Returns `false` if one of them has no room.
+    /// Sends a command to all workers but this one, or to none if one has no room. Returns whether it was sent.
     pub(super) fn broadcast_command(&mut self, own: usize, command: &ConnectionCommand) -> bool {
         let mut others = self.commands_out.iter().enumerate();
         if others.any(|(other, queue)| other != own && queue.is_full()) {

@@ -1,5 +1,5 @@
-//! What an idle client holds, and that nothing is allocated for a publication once buffers are warm: on a real worker over real
-//! sockets, counted by the allocator over all threads.
+//! The memory of an idle client, and the allocations of a publication with warm buffers, of which there must be none: on a real worker over
+//! real sockets, counted by the allocator across all threads.
 
 mod client;
 
@@ -20,39 +20,40 @@ use stats_alloc::Region;
 use crate::ALLOCATOR;
 use crate::cost::client::Client;
 
-/// Clients that are there before those that are counted, and these: tables that grow by 256 places or by doubling are nearly full
-/// before and behind them.
+/// Clients that are connected before those that are counted: tables that grow by 256 entries or by doubling are nearly full before and
+/// after these.
 const FIRST: usize = 240;
 const IDLE: usize = 1792;
 
-/// Channels that they listen to.
+/// Channels that they are subscribed to.
 const CHANNELS: usize = 16;
 
-/// Bytes that an idle client with one subscription may hold, of the engine, web, push and the hub together.
+/// Bytes of an idle client with one subscription at most, in the engine, web, push and the hub together.
 const IDLE_BYTES: usize = 848;
-/// And in how many pieces, of a hundred clients: each costs the allocator some bytes more.
+/// The number of allocations of a hundred clients at most: each costs the allocator some bytes more.
 const IDLE_PIECES: usize = 404;
-/// On a busy machine a server keeps what it needed while many clients waited at once: of so many servers, one has to hold no more.
+/// On a busy machine a server retains the memory that it needed while many clients waited at once: one of so many servers must be within
+/// the limit.
 const IDLE_ATTEMPTS: usize = 4;
 
-/// Those who listen to the channel that is published in, of each format.
+/// Subscribers of the channel, for each format.
 const LISTENERS: usize = 16;
 const WARM: usize = 300;
 const ROUNDS: usize = 250;
-/// A buffer may still grow in the first attempt, and on a busy machine pings and timers fall into every long one. Attempts are short, and the
-/// one with the fewest allocations counts.
+/// A buffer may still grow in the first attempt, and on a busy machine pings and timers fall into every long one. Attempts are short, and
+/// the one with the fewest allocations counts.
 const ATTEMPTS: usize = 40;
 
-/// How a publication comes about.
+/// The origin of a publication.
 #[derive(Clone, Copy, Debug)]
 enum By {
     /// A task of the worker publishes in the channel of this number.
     Task(usize),
-    /// Another thread does.
+    /// Another thread publishes.
     ThreadPublisher,
 }
 
-/// What is published, and how many allocations that may take.
+/// A publication and its allowed allocations.
 struct Case {
     name: &'static str,
     by: By,
@@ -68,14 +69,14 @@ const CASES: [Case; 3] = [
         allowed: 0,
     },
     Case {
-        // Its bytes, how many have them, and the publication: it is there for longer than others, and has memory of its own.
+        // Its bytes, their reference count, and the publication: it lives longer than others, and has memory of its own.
         name: "a publication that is kept",
         by: By::Task(1),
         channel: KEPT_CHANNEL,
         allowed: 3,
     },
     Case {
-        // Its bytes, and how many have them.
+        // Its bytes, and their reference count.
         name: "a publication of another thread",
         by: By::ThreadPublisher,
         channel: CHANNEL,
@@ -86,7 +87,7 @@ const CASES: [Case; 3] = [
 const CHANNEL: &str = "news";
 const KEPT_CHANNEL: &str = "kept:news";
 
-/// How publications are asked for from outside the worker, without anything that allocates.
+/// Requests for publications from outside the worker, without allocations.
 #[derive(Default)]
 struct Gate {
     wanted: [AtomicUsize; 2],
@@ -94,7 +95,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Publishes as often as is asked, in turns of its worker.
+    /// Publishes as often as requested, in turns of its worker.
     async fn publish(self: Arc<Gate>, publisher: Publisher) {
         let channels: [Arc<str>; 2] = [CHANNEL, KEPT_CHANNEL].map(Arc::from);
         poll_fn::<(), _>(|context| {
@@ -109,7 +110,7 @@ impl Gate {
         .await;
     }
 
-    fn ask(&self, channel: usize) {
+    fn request(&self, channel: usize) {
         self.wanted[channel].fetch_add(1, Ordering::AcqRel);
         if let Some(publisher) = self.publisher.get() {
             publisher.wake_by_ref();
@@ -155,7 +156,7 @@ pub(crate) fn main() {
     }
 }
 
-/// Channels that keep nothing, and in a namespace some that keep a little.
+/// Channels without retention, and a namespace with little.
 fn options() -> Options {
     let mut kept = Namespace::default();
     kept.channel_options.history = Some(HistoryOptions {
@@ -223,7 +224,7 @@ fn start(mut engine: Engine) -> Server {
     }
 }
 
-/// Memory of the process, its clients' part among it: nothing to be judged by. Only if `COSTS` is set.
+/// Returns the memory of the process, which includes the clients': printed only, if `COSTS` is set.
 fn resident_bytes() -> Option<usize> {
     std::env::var_os("COSTS")?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -232,7 +233,7 @@ fn resident_bytes() -> Option<usize> {
     Some(kilobytes * 1024)
 }
 
-/// What a client holds that listens and is silent.
+/// Measures the memory of idle subscribers.
 fn idle(server: &Server) -> bool {
     let mut channels = [*b"idle-00"; CHANNELS];
     for (number, channel) in channels.iter_mut().enumerate() {
@@ -244,7 +245,7 @@ fn idle(server: &Server) -> bool {
         client
     };
     let mut clients = Vec::with_capacity(IDLE);
-    // What the first of a channel costs is not a client's.
+    // The first subscriber pays for the channel.
     let _first: Vec<Client> = (0..FIRST).map(open).collect();
     let resident = resident_bytes();
     let region = Region::new(ALLOCATOR);
@@ -267,7 +268,7 @@ fn idle(server: &Server) -> bool {
     bytes <= IDLE_BYTES && pieces <= IDLE_PIECES
 }
 
-/// What is allocated when something is published for clients of both formats.
+/// Measures the allocations of a publication for clients of both formats.
 fn publications(server: &mut Server, case: &Case) -> bool {
     let mut clients: Vec<Client> = (0..2 * LISTENERS)
         .map(|number| {
@@ -281,7 +282,7 @@ fn publications(server: &mut Server, case: &Case) -> bool {
     let mut rounds = |count: usize| {
         for _ in 0..count {
             match case.by {
-                By::Task(channel) => server.gate.ask(channel),
+                By::Task(channel) => server.gate.request(channel),
                 By::ThreadPublisher => server.publisher.publish(&channel, JSON).expect("room for it"),
             }
             for client in &mut clients {

@@ -41,7 +41,7 @@ impl Process {
         };
         let push = Push::new();
         push.replace(options).expect("options");
-        let inlet = push.inlet();
+        let inlet = push.thread_publisher();
         let setup = Setup {
             workers,
             ..Setup::default()
