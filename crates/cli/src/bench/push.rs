@@ -76,10 +76,9 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     let nodes = nodes(args, targets.iter().zip(tls), &addr, &interrupt)?;
     let publishing = match publishing {
         Some((to, form)) => Some(Publishing {
-            target: if to.place == target.place {
-                addr.clone()
-            } else {
-                reach(&addresses(&to.place)?).map_err(Failure::other)?
+            target: match to.place == target.place {
+                true => addr.clone(),
+                false => reach(&addresses(&to.place)?).map_err(Failure::other)?,
             },
             tls: publishing_tls(args, target, &to)?,
             host: to.host,

@@ -186,12 +186,9 @@ impl Client {
     pub(super) fn flush(&mut self, index: u32, conn: Conn<'_>) {
         loop {
             let link = &mut self.links[index as usize];
-            let room = if link.unsent.is_empty() {
-                // Up to where `drained` will be told.
-                (WRITE_MARK + 1).saturating_sub(conn.unsent())
-            } else {
-                0
-            };
+            // Up to where `drained` will be told.
+            let room = (WRITE_MARK + 1).saturating_sub(conn.unsent());
+            let room = if link.unsent.is_empty() { room } else { 0 };
             let Some(out) = self.speaker.gather(link, room) else {
                 return;
             };

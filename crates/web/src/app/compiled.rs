@@ -212,6 +212,6 @@ impl<'s> RouteMatch<'s> {
 
 impl std::fmt::Debug for CompiledApp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Site")
+        f.write_str("CompiledApp")
     }
 }

@@ -97,7 +97,11 @@ impl StreamConnection {
 
 impl std::fmt::Debug for StreamConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Incoming({:?} by {})", self.peer.remote, self.peer.listener)
+        write!(
+            f,
+            "StreamConnection({:?} on {})",
+            self.peer.remote, self.peer.listener
+        )
     }
 }
 
@@ -138,6 +142,6 @@ impl StreamLog {
 
 impl std::fmt::Debug for StreamLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Logging({:?})", self.client)
+        write!(f, "StreamLog({:?})", self.client)
     }
 }

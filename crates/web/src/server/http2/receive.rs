@@ -247,8 +247,8 @@ impl HttpServer {
         code: ErrorCode,
         out: &mut Vec<u8>,
     ) {
-        let (remote, id) = (state.peer.remote, stream.id());
-        log::debug!("{remote:?}: stream {id}: reset by the client: {code}");
+        let remote = state.peer.remote;
+        log::debug!("{remote:?}: stream {}: reset by the client: {code}", stream.id());
         session.flush_frames(conn, out);
         self.drop_stream(session, stream);
     }
@@ -321,14 +321,12 @@ impl HttpServer {
         {
             let what = format!("expected a body of at most {most} bytes, found one of {length}");
             let rejected = RejectedRequest::from_head(&self.worker, head);
-            return self.reject_http2(
-                state,
+            let (session, stream, error) = (
                 stream_request.session,
                 stream_request.stream,
-                &Error::new(413, what),
-                &rejected,
-                &mut buffers.out,
+                Error::new(413, what),
             );
+            return self.reject_http2(state, session, stream, &error, &rejected, &mut buffers.out);
         }
         if streamed {
             let stream_request = StreamRequest {

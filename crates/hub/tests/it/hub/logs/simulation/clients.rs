@@ -147,7 +147,7 @@ impl Client {
 
     pub(super) fn receive(&mut self, received: Received, context: Context<'_>) {
         match received {
-            Received::SubscriberEvent(SubscriberEvent::Subscribed {
+            Received::Event(SubscriberEvent::Subscribed {
                 channel,
                 position,
                 missed,
@@ -162,12 +162,12 @@ impl Client {
                 let view = self.views.get_mut(channel).expect("a channel that it requested");
                 view.subscribed(channel, position, missed, context);
             }
-            Received::SubscriberEvent(SubscriberEvent::Unsubscribed { channel, .. }) => {
+            Received::Event(SubscriberEvent::Unsubscribed { channel, .. }) => {
                 let view = self.views.get_mut(named(&channel)).expect("a channel");
                 view.end();
                 context.occurred.notified += 1;
             }
-            Received::SubscriberEvent(SubscriberEvent::Rejected { channel, fault, .. }) => {
+            Received::Event(SubscriberEvent::Rejected { channel, fault, .. }) => {
                 let view = self.views.get_mut(named(&channel)).expect("a channel");
                 view.end();
                 if fault.code == 100 {
@@ -180,7 +180,7 @@ impl Client {
                 let view = self.views.get_mut(channel).expect("a channel");
                 view.push(channel, (offset, id), context);
             }
-            Received::SubscriberEvent(event) => panic!("seed {}: {event:?}", context.seed),
+            Received::Event(event) => panic!("seed {}: {event:?}", context.seed),
         }
     }
 

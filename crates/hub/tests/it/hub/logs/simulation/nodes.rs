@@ -23,18 +23,17 @@ const LIMITS: SubscriberLimits = SubscriberLimits {
 };
 
 pub(super) fn options(channel: &str) -> ChannelOptions {
-    if reference_logs::keeps(channel) {
-        ChannelOptions {
-            history: Some(HistoryOptions {
-                publications: 6,
-                bytes: 1 << 20,
-                ttl: Duration::from_secs(30),
-            }),
-            position_ttl: Duration::from_secs(60),
-            ..KEPT
-        }
-    } else {
-        PLAIN
+    if !reference_logs::keeps(channel) {
+        return PLAIN;
+    }
+    ChannelOptions {
+        history: Some(HistoryOptions {
+            publications: 6,
+            bytes: 1 << 20,
+            ttl: Duration::from_secs(30),
+        }),
+        position_ttl: Duration::from_secs(60),
+        ..KEPT
     }
 }
 
@@ -42,7 +41,7 @@ pub(super) fn options(channel: &str) -> ChannelOptions {
 #[derive(Clone, Copy, Debug)]
 enum Arriving {
     Record(LogId, LogRecord),
-    SubscriberEvent(LogId, LogEvent),
+    Event(LogId, LogEvent),
     Ended(Epoch),
 }
 
@@ -243,7 +242,7 @@ impl Node {
     fn post(&mut self, id: Option<LogId>, event: LogEvent) {
         let Some(id) = id else { return };
         for inbox in &mut self.inboxes {
-            inbox.push_back(Arriving::SubscriberEvent(id, event));
+            inbox.push_back(Arriving::Event(id, event));
         }
     }
 
@@ -342,7 +341,7 @@ impl Node {
                 self.publish_record((shard, seed), (now, clock), (id, record), reference, occurred);
                 None
             }
-            Arriving::SubscriberEvent(id, event) => self.apply_event(shard, id, event, reference),
+            Arriving::Event(id, event) => self.apply_event(shard, id, event, reference),
             Arriving::Ended(epoch) => {
                 self.shards[shard].end_log(epoch);
                 let before = progress.len();
@@ -374,14 +373,8 @@ impl Node {
         let is_live = record.offset > own.live;
         let channel: Arc<str> = Arc::from(record.channel);
         let published = Arc::new(number(record.id));
-        let outcome = self.shards[shard].publish_log_record(
-            &channel,
-            options(&channel),
-            published,
-            id,
-            record.offset,
-            now,
-        );
+        let (options, offset) = (options(&channel), record.offset);
+        let outcome = self.shards[shard].publish_log_record(&channel, options, published, id, offset, now);
         match outcome {
             LogPublishOutcome::Published => {
                 let is_new = self.published.insert((id.epoch, record.id));
@@ -567,7 +560,7 @@ impl Node {
             else {
                 panic!("{event:?}");
             };
-            received.push((*conn, Received::SubscriberEvent(event)));
+            received.push((*conn, Received::Event(event)));
         }
         while let Some(conn) = table.poll_ready() {
             while let Some(frame) = table.pop_push(conn) {

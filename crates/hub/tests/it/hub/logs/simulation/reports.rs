@@ -34,7 +34,7 @@ pub(super) struct Processed {
 /// The messages to a connection.
 #[derive(Debug)]
 pub(super) enum Received {
-    SubscriberEvent(SubscriberEvent),
+    Event(SubscriberEvent),
     Push { channel: String, offset: u64, id: u64 },
 }
 
