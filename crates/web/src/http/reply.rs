@@ -218,7 +218,7 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Sets the body to shared bytes, sent without a copy above [`limits::COPIED_BODY_BYTES`](crate::limits::COPIED_BODY_BYTES) bytes.
+    /// Sets the body to shared bytes, sent without a copy above [`limits::COPIED_BODY_BYTES`] bytes.
     /// `content_type` belongs to them: a body method called after this sets its own.
     ///
     /// # Errors

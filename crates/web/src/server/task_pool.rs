@@ -158,7 +158,7 @@ impl TaskPool {
         fits
     }
 
-    /// Removes a request that [`TaskFactory::launch`] accepted from the count.
+    /// Removes a request that [`TaskFactory::start`] accepted from the count.
     pub(crate) fn release(&self) {
         self.running.set(self.running.get() - 1);
     }

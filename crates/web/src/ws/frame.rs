@@ -36,7 +36,7 @@ impl WsFrame {
         frame
     }
 
-    /// Wraps bytes that are a complete server frame already, for instance from [`encode_shared`](ringmain_wire::ws::encode_shared):
+    /// Wraps bytes that are a complete server frame already, for instance from [`encode_shared`]:
     /// they are sent unchanged.
     #[must_use]
     pub const fn encoded(plain: Bytes) -> WsFrame {

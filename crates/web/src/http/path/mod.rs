@@ -7,7 +7,7 @@
 //!
 //! 1. Percent-escapes are decoded once: `%2541` becomes `%41` and remains so.
 //! 2. An escaped slash is data of its segment. It is represented as [`ENCODED_SLASH`] and presented to handlers as `/` by
-//!    [`shown`].
+//!    [`display_path`].
 //! 3. Repeated slashes become one, as in a file name; then dot segments are removed (RFC 3986 §5.2.4), including escaped ones,
 //!    never above the root. `/a//../b` is `/b`.
 //!
