@@ -157,13 +157,13 @@ fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
         (
             "ringmain_received_bytes_total",
             "counter",
-            "Bytes received, upstreams' included.",
+            "Bytes received, including upstreams.",
             |w| w.bytes_received,
         ),
         (
             "ringmain_sent_bytes_total",
             "counter",
-            "Bytes sent, upstreams' included.",
+            "Bytes sent, including upstreams.",
             |w| w.bytes_sent,
         ),
         (

@@ -28,7 +28,7 @@ pub(super) struct Sample {
     pub(super) memory_bytes: Option<u64>,
     pub(super) engine: &'static str,
     pub(super) workers: usize,
-    /// All workers' open connections, upstreams' included.
+    /// All workers' open connections, including upstreams.
     pub(super) connections: u64,
     pub(super) draining: bool,
     pub(super) config: ConfigSummary,
