@@ -137,71 +137,73 @@ fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
 /// Name, kind, help, and the number of a worker.
 type WorkerColumn = (&'static str, &'static str, &'static str, fn(&WorkerReport) -> u64);
 
+/// The metrics of each worker.
+const WORKER_METRICS: [WorkerColumn; 11] = [
+    ("ringmain_connections", "gauge", "Connections open.", |w| {
+        u64::from(w.connections)
+    }),
+    (
+        "ringmain_connections_accepted_total",
+        "counter",
+        "Connections accepted.",
+        |w| w.accepted,
+    ),
+    (
+        "ringmain_connections_closed_total",
+        "counter",
+        "Connections closed.",
+        |w| w.closed,
+    ),
+    (
+        "ringmain_received_bytes_total",
+        "counter",
+        "Bytes received, including upstreams.",
+        |w| w.bytes_received,
+    ),
+    (
+        "ringmain_sent_bytes_total",
+        "counter",
+        "Bytes sent, including upstreams.",
+        |w| w.bytes_sent,
+    ),
+    (
+        "ringmain_loop_iterations_total",
+        "counter",
+        "Iterations of the worker's event loop.",
+        |w| w.turns,
+    ),
+    (
+        "ringmain_turns_total",
+        "counter",
+        "Deprecated: ringmain_loop_iterations_total.",
+        |w| w.turns,
+    ),
+    (
+        "ringmain_completions_total",
+        "counter",
+        "Completed operations.",
+        |w| w.completions,
+    ),
+    (
+        "ringmain_accept_pauses_total",
+        "counter",
+        "Pauses of accepting at a limit.",
+        |w| w.accept_pauses,
+    ),
+    (
+        "ringmain_no_buffers_total",
+        "counter",
+        "Reads without a free receive buffer.",
+        |w| w.no_buffers,
+    ),
+    ("ringmain_panics_total", "counter", "Caught panics.", |w| w.panics),
+];
+
 fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
-    const COLUMNS: [WorkerColumn; 11] = [
-        ("ringmain_connections", "gauge", "Connections open.", |w| {
-            u64::from(w.connections)
-        }),
-        (
-            "ringmain_connections_accepted_total",
-            "counter",
-            "Connections accepted.",
-            |w| w.accepted,
-        ),
-        (
-            "ringmain_connections_closed_total",
-            "counter",
-            "Connections closed.",
-            |w| w.closed,
-        ),
-        (
-            "ringmain_received_bytes_total",
-            "counter",
-            "Bytes received, including upstreams.",
-            |w| w.bytes_received,
-        ),
-        (
-            "ringmain_sent_bytes_total",
-            "counter",
-            "Bytes sent, including upstreams.",
-            |w| w.bytes_sent,
-        ),
-        (
-            "ringmain_loop_iterations_total",
-            "counter",
-            "Iterations of the worker's event loop.",
-            |w| w.turns,
-        ),
-        (
-            "ringmain_turns_total",
-            "counter",
-            "Deprecated: ringmain_loop_iterations_total.",
-            |w| w.turns,
-        ),
-        (
-            "ringmain_completions_total",
-            "counter",
-            "Completed operations.",
-            |w| w.completions,
-        ),
-        (
-            "ringmain_accept_pauses_total",
-            "counter",
-            "Pauses of accepting at a limit.",
-            |w| w.accept_pauses,
-        ),
-        (
-            "ringmain_no_buffers_total",
-            "counter",
-            "Reads without a free receive buffer.",
-            |w| w.no_buffers,
-        ),
-        ("ringmain_panics_total", "counter", "Caught panics.", |w| w.panics),
-    ];
     let Some(report) = inner.board.report() else {
         return;
     };
-    for (name, kind, help, pick) in COLUMNS {
+    for (name, kind, help, pick) in WORKER_METRICS {
         page.metric(name, kind, help);
         for (number, worker) in report.workers.iter().enumerate() {
             page.sample(name, &[("worker", &number.to_string())], pick(worker));

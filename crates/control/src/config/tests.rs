@@ -1,5 +1,6 @@
 //! Configurations of files, and the errors of invalid ones.
 
+mod deprecated_keys;
 mod derived_errors;
 #[cfg(all(
     feature = "kafka",
