@@ -158,7 +158,7 @@ pub(in crate::config) enum PushSubscribePolicy {
     Nobody,
 }
 
-/// The options of channels. Example: `{keep: {publications: 100}, history: true}`.
+/// The options of channels. Example: `{retention: {publications: 100}, history: true}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "PushNamespace")]

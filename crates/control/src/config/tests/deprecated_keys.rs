@@ -39,16 +39,16 @@ fn deprecated_keys_are_accepted_with_a_warning() {
         [
             "c.yaml:7:18: warning: the key `ejected_most` is deprecated, use `max_ejected_time`",
             "c.yaml:7:37: warning: the key `most_percent` is deprecated, use `max_ejected_percent`",
-            "c.yaml:11:27: warning: the key `backoff_least` is deprecated, use `backoff_min`",
-            "c.yaml:11:60: warning: the key `backoff_most` is deprecated, use `backoff_max`",
-            "c.yaml:13:48: warning: the key `keep` is deprecated, use `retention`",
-            "c.yaml:13:73: warning: the key `every` is deprecated, use `update_interval`",
+            "c.yaml:11:28: warning: the key `backoff_least` is deprecated, use `backoff_min`",
+            "c.yaml:11:62: warning: the key `backoff_most` is deprecated, use `backoff_max`",
+            "c.yaml:13:47: warning: the key `keep` is deprecated, use `retention`",
+            "c.yaml:13:72: warning: the key `every` is deprecated, use `update_interval`",
         ]
     );
     let both =
         all_errors_of("listen: :80\npush: {anonymous: true, namespaces: {n: {keep: {}, retention: {}}}}\n");
     assert_eq!(
         both,
-        ["2:43: expected one of `keep` (deprecated) and `retention`, found both"]
+        ["c.yaml:2:42: expected one of `keep` (deprecated) and `retention`, found both"]
     );
 }

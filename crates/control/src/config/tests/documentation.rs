@@ -158,7 +158,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     (
         "PushRetention",
         PUSH,
-        "{anonymous: true, namespaces: {prices: {keep: @}}}",
+        "{anonymous: true, namespaces: {prices: {retention: @}}}",
     ),
     ("PushLimits", PUSH, "{anonymous: true, limits: @}"),
     ("Nats", PUSH, "{anonymous: true, nats: {prices: @}}"),
