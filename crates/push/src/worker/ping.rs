@@ -33,7 +33,6 @@ pub(super) struct DueChecks {
 
 /// The clients to ping in a second.
 pub(super) struct DuePings {
-    index: usize,
     pub(super) clients: Vec<ConnId>,
 }
 
@@ -100,23 +99,26 @@ impl PingScheduler {
     pub(super) fn take_due(&self, checked: DueChecks) -> DuePings {
         let wheel = &mut *self.0.borrow_mut();
         wheel.pinged[checked.index] = checked.pongs;
-        let index = wheel.second % wheel.pinged.len();
+        let index = wheel.ping_index();
         DuePings {
-            index,
             clients: std::mem::take(&mut wheel.pinged[index]),
         }
     }
 
-    /// Schedules the next ping of clients that were pinged.
+    /// Schedules the next ping of clients that were pinged in this second; the interval may have changed meanwhile.
     pub(super) fn reschedule(&self, mut pings: DuePings) {
         let wheel = &mut *self.0.borrow_mut();
-        // The interval may have become shorter meanwhile.
-        let index = pings.index % wheel.pinged.len();
+        let index = wheel.ping_index();
         wheel.pinged[index].append(&mut pings.clients);
     }
 }
 
 impl Wheel {
+    /// Returns the index of the clients to ping in this second.
+    fn ping_index(&self) -> usize {
+        self.second % self.pinged.len()
+    }
+
     /// Returns the index of the clients whose pong is due: their pings were spread over that second.
     fn pong_index(&self) -> usize {
         let count = self.pinged.len();
@@ -141,3 +143,60 @@ const _: () = assert!(
         && limits::PONG_TIMEOUT.as_secs() > 1,
     "the clients to ping, to check and to add are in different seconds"
 );
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ringmain_hub::protocol::{Format, Variant};
+    use ringmain_hub::subscribers::SubscriberTable;
+
+    use super::*;
+
+    fn options(interval: u64) -> Options {
+        Options {
+            ping_interval: Duration::from_secs(interval),
+            ..Options::default()
+        }
+    }
+
+    /// Advances by a second without clients to ping or check.
+    fn pass_second(pings: &PingScheduler) {
+        let due = pings.take_due(pings.advance());
+        assert_eq!(due.clients, []);
+        pings.reschedule(due);
+    }
+
+    #[test]
+    fn intervals_may_change_while_clients_are_pinged() {
+        let mut subscribers = SubscriberTable::new(1, Options::default().limits);
+        let variant = Variant {
+            format: Format::Json,
+            unidirectional: false,
+            framed: false,
+        };
+        let client = subscribers.open(variant, None);
+        for (before, after) in [(60, 25), (25, 60)] {
+            let pings = PingScheduler::new(&options(before));
+            for _ in 0..2 * before - 10 {
+                pass_second(&pings);
+            }
+            pings.0.borrow_mut().pinged[before as usize - 9].push(client);
+            let due = pings.take_due(pings.advance());
+            assert_eq!(due.clients, [client]);
+            pings.set_options(&options(after));
+            pings.reschedule(due);
+            // The next ping follows after the new interval, after one check of the pong.
+            let mut checks = 0;
+            for _ in 1..after {
+                let checked = pings.advance();
+                checks += checked.pongs.len();
+                let due = pings.take_due(checked);
+                assert_eq!(due.clients, []);
+                pings.reschedule(due);
+            }
+            assert_eq!(checks, 1);
+            assert_eq!(pings.take_due(pings.advance()).clients, [client]);
+        }
+    }
+}
