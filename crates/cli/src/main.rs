@@ -3,6 +3,11 @@
 //!
 //! Data goes to standard output, messages to standard error. Knows nothing of protocols.
 #![forbid(unsafe_code)]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    rustdoc::bare_urls,
+    reason = "doc comments of arguments are help texts, with brackets and addresses"
+)]
 
 mod args;
 mod bench;

@@ -1,7 +1,7 @@
 //! A connection as an asynchronous byte stream, for code that reads and writes in its own order.
 //!
 //! Reading copies out of the connection's buffer, writing into its output queue; both are bounded by the
-//! marks of [`limits`]. Errors of the kernel that come after a write was queued surface at
+//! marks of [`limits`](crate::limits). Errors of the kernel that come after a write was queued surface at
 //! the next call of any kind. After one, what was received before can still be read; then every read fails, so that
 //! a broken stream is not taken for an ended one. One task may read while one other writes.
 //! Knows nothing of tokio or hyper; see `adapters`.

@@ -1,6 +1,6 @@
 //! `cargo xtask suite`: the checks and benchmarks that are too slow for each change.
 //!
-//! Owns how suites run and how their times are reported. The suites themselves are in [`list`].
+//! Owns how suites run and how their times are reported. The suites themselves are in [`mod@list`].
 
 mod list;
 #[cfg(test)]

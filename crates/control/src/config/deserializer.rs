@@ -3,7 +3,7 @@
 //! Errors are reported when they occur: callers only learn that there is no value. [`Spanned`] catches them, so that further keys
 //! are read. Unknown keys are reported and skipped.
 //!
-//! [`Spanned`]: super::fields::At
+//! [`Spanned`]: super::fields::Spanned
 
 use std::fmt;
 

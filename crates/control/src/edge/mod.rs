@@ -5,7 +5,7 @@
 //! use ringmain_control::edge::Edge;
 //!
 //! fn main() -> Exit {
-//!     Edge::of("edge.yaml").run()
+//!     Edge::from_file("edge.yaml").run()
 //! }
 //! ```
 //!

@@ -13,7 +13,7 @@ pub enum DropReason {
     NotJson,
     /// It is longer than [`NATS_PAYLOAD_BYTES`](crate::limits::NATS_PAYLOAD_BYTES).
     TooLarge,
-    /// Its worker had no room within [`NATS_QUEUE_TIMEOUT`](crate::limits::NATS_ROOM_WITHIN).
+    /// Its worker had no room within [`NATS_QUEUE_TIMEOUT`](crate::limits::NATS_QUEUE_TIMEOUT).
     Full,
 }
 

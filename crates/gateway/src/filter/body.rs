@@ -16,7 +16,7 @@ impl BodyPiece<'_> {
         match self.want {
             BodyAccess::Modify | BodyAccess::Buffer => Ok(&mut self.bytes),
             BodyAccess::Read | BodyAccess::Nothing => {
-                Err("expected a body that was wanted by Want::Change or Want::Whole, found Want::Look".into())
+                Err("expected BodyAccess::Modify or BodyAccess::Buffer, found BodyAccess::Read".into())
             }
         }
     }
@@ -47,7 +47,7 @@ macro_rules! body {
             /// [`FILTER_GROWTH_BYTES`](crate::limits::FILTER_GROWTH_BYTES); beyond that the filter has failed.
             ///
             /// # Errors
-            /// The filter requested the body for inspection only ([`Want::Look`]).
+            /// The filter requested the body for inspection only ([`BodyAccess::Read`](super::BodyAccess::Read)).
             pub fn bytes_mut(&mut self) -> Result<&mut Vec<u8>, FilterError> {
                 self.piece.bytes_mut()
             }
@@ -58,7 +58,7 @@ macro_rules! body {
                 self.piece.is_end
             }
 
-            #[doc = concat!("Returns the ", $whose, " head if it was not sent yet: with [`Want::Whole`].")]
+            #[doc = concat!("Returns the ", $whose, " head if it was not sent yet: with [`BodyAccess::Buffer`](super::BodyAccess::Buffer).")]
             pub fn head(&mut self) -> Option<&mut $head<'h>> {
                 self.head.as_mut()
             }

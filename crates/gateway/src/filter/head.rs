@@ -269,7 +269,7 @@ impl<'h> RequestHead<'h> {
     }
 
     /// Requests that the body be passed to [`request_body`](super::Filter::request_body), if there is one and it is read: if it is
-    /// forwarded to an upstream, or in any case with [`Want::Whole`].
+    /// forwarded to an upstream, or in any case with [`BodyAccess::Buffer`].
     pub fn want_body(&mut self, want: BodyAccess) {
         self.want = want;
     }

@@ -39,7 +39,7 @@ impl Filters {
     /// result creates the filter of each worker, on that worker.
     ///
     /// ```
-    /// use ringmain_gateway::filter::{About, Cx, Filter, Filters, Flow, Options, Outcome, RequestHead};
+    /// use ringmain_gateway::filter::{RequestInfo, Cx, Filter, Filters, Flow, Options, Outcome, RequestHead};
     ///
     /// #[derive(Clone, serde::Deserialize)]
     /// struct Stamp {
@@ -49,7 +49,7 @@ impl Filters {
     /// impl Filter for Stamp {
     ///     type Exchange = ();
     ///
-    ///     fn begin(&self, _: &About<'_>) {}
+    ///     fn begin(&self, _: &RequestInfo<'_>) {}
     ///
     ///     fn request_head<'a>(&'a self, _: &'a mut (), head: &'a mut RequestHead<'_>) -> Outcome<'a> {
     ///         head.set("X-Stamp", &self.text)?;

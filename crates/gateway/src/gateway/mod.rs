@@ -496,7 +496,7 @@ impl Worker {
         Ok(root)
     }
 
-    /// [Connects](Local::link) to an endpoint. A shared connection that it opens outlives the request, and is swept until it closes.
+    /// [Connects](crate::upstream::pool::UpstreamPool) to an endpoint. A shared connection that it opens outlives the request, and is swept until it closes.
     pub(crate) async fn acquire_conn(
         self: &Rc<Self>,
         local: &UpstreamPool,

@@ -15,7 +15,7 @@ use crate::table::host_specificity;
 pub(super) struct ProtocolSet {
     pub(super) kind: AddressProtocol,
     proxy_protocol: Option<ProxyProtocol>,
-    /// For [`Kind::Either`]: the hosts by protocol.
+    /// For [`AddressProtocol::HttpsOrPassthrough`]: the hosts by protocol.
     hosts: Arc<[(Protocol, Vec<Hostname>)]>,
 }
 

@@ -225,7 +225,7 @@ impl AddressTlsInputs {
 type ClientDemands = (Vec<Arc<Authorities>>, ClientCertificateMode);
 
 /// Returns the demands of the handshake. Where listeners of an address differ, the handshake has their common demands, and the others are
-/// checked for each request ([`refuses_certificate`](super::refuses_certificate)).
+/// checked for each request ([`refuses_certificate`](super::rejects_certificate)).
 fn client_demands(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<ClientDemands>, Problem> {
     let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
     let asking: Vec<_> = listeners.iter().filter_map(asking).collect();

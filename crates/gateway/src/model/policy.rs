@@ -152,7 +152,7 @@ pub struct ExternalAuth {
     /// The form of the query.
     pub ask: AuthzRequest,
     /// Bytes of the request body that the service receives, at most [`AUTHZ_REQUEST_BYTES`](crate::limits::AUTHZ_REQUEST_BYTES). A request
-    /// with a longer body is refused (413). Not with [`Ask::Path`], filters, gRPC-Web or push. Default: 0, the body is not sent.
+    /// with a longer body is refused (413). Not with [`AuthzRequest::Path`], filters, gRPC-Web or push. Default: 0, the body is not sent.
     pub body: u64,
     /// Sends `Cookie` to the service. Default: `true`.
     pub cookies: bool,

@@ -74,7 +74,7 @@ pub struct ProcessLimits {
     /// Connections to all upstreams together. At the limit requests wait as they do at the limit of one upstream. Default: `None`, only the
     /// limits of the upstreams apply.
     pub upstream_connections: Option<u32>,
-    /// Connections from one client address. Default: [`PerAddress::Automatic`].
+    /// Connections from one client address. Default: [`PerAddressLimit::Automatic`].
     pub per_address: PerAddressLimit,
     /// Time for requests to finish in a graceful shutdown. Default: 30 s; then they are aborted.
     pub drain: Duration,

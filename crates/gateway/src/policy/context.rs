@@ -55,7 +55,7 @@ impl Cleared {
         }
     }
 
-    /// Adds a header for the upstream, unless the value is invalid. The name must be one of [`Policies::drops`](super::Policies::drops).
+    /// Adds a header for the upstream, unless the value is invalid. The name must be one of the names that the policies of the rule declare.
     pub(super) fn add_upstream_header(&mut self, name: &str, value: &[u8]) {
         add_header(&mut self.context_mut().upstream, name, value);
     }

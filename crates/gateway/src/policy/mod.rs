@@ -348,7 +348,7 @@ impl From<Fault> for Box<Refusal> {
 pub(crate) enum PolicyOutcome {
     Cleared(Cleared),
     Refused(Box<Refusal>),
-    /// A policy has to wait. Nothing was changed: [`walk`] starts over.
+    /// A policy has to wait. Nothing was changed: [`evaluate`] starts over.
     Pending,
 }
 
@@ -365,7 +365,7 @@ impl Refusal {
 
 type StepResult = Result<(), Box<Refusal>>;
 
-/// Evaluates a rule's policies without waiting. Nothing is counted, acquired or recorded when it returns [`Walk::Waits`].
+/// Evaluates a rule's policies without waiting. Nothing is counted, acquired or recorded when it returns [`PolicyOutcome::Pending`].
 pub(crate) fn evaluate_sync(
     worker: &Rc<Worker>,
     found: &RequestRoute<'_>,

@@ -152,7 +152,7 @@ pub(super) fn log_fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
     }
 }
 
-/// Logs the rule that an endpoint violated, unless too many were logged within [`limits::FAULT_LOG_SPAN`], and adds it to the access log.
+/// Logs the rule that an endpoint violated, unless too many were logged within [`FAULT_LOG_SPAN`](crate::limits::FAULT_LOG_SPAN), and adds it to the access log.
 #[cold]
 pub(super) fn log_violation(
     worker: &Worker,

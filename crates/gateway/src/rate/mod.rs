@@ -9,7 +9,7 @@
 //!         └─── debt ─────┴─ one share ──┘ passes up to here
 //! ```
 //!
-//! Pure: time is an argument, in nanoseconds of the engine's clock. [`cells`] stores the numbers.
+//! Pure: time is an argument, in nanoseconds of the engine's clock. [`key_table`] stores the numbers.
 
 pub(crate) mod counters;
 pub(crate) mod key_table;

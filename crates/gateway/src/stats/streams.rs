@@ -56,7 +56,7 @@ impl ConnectionEnd {
 #[derive(Debug, Default)]
 pub(crate) struct StreamCounts {
     opened: AtomicU64,
-    /// In the order of [`Ended::ALL`].
+    /// In the order of [`ConnectionEnd::ALL`].
     ended: [AtomicU64; ConnectionEnd::ALL.len()],
     received: AtomicU64,
     sent: AtomicU64,
@@ -91,7 +91,7 @@ pub struct StreamReport {
     pub name: Name,
     /// Accepted connections.
     pub opened: u64,
-    /// Closed connections, in the order of [`Ended::ALL`].
+    /// Closed connections, in the order of [`ConnectionEnd::ALL`].
     pub ended: [u64; ConnectionEnd::ALL.len()],
     /// Bytes from clients.
     pub received: u64,

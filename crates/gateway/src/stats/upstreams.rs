@@ -30,7 +30,7 @@ pub struct UpstreamStatus {
     pub retries: u64,
     /// Retries that the budget has refused.
     pub retries_refused: u64,
-    /// Mirrored requests to the upstream, in the order of [`Copied::ALL`].
+    /// Mirrored requests to the upstream, in the order of [`MirrorOutcome::ALL`].
     pub mirrors: [u64; MirrorOutcome::ALL.len()],
     /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
     pub faults: Vec<(Fault, u64)>,

@@ -79,7 +79,7 @@ impl AddressTable {
     }
 
     /// Returns the listener of an address for a host: the one with the exact name, then the one with the longest wildcard,
-    /// then the one for all others. `host` is in the form of [`host`](fn@super::host); empty without SNI or `Host`. `None`: no listener
+    /// then the one for all others. `host` is in the form of [`normalize_host`](super::normalize_host); empty without SNI or `Host`. `None`: no listener
     /// has the host; a connection is refused and a request is answered with 421 (with TLS) or 404.
     ///
     /// On a TLS connection the listener of a request's host must be the one that the SNI selected, else the response is

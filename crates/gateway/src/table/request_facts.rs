@@ -9,7 +9,7 @@ use crate::model::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
 /// The properties of a request that routing uses.
 #[derive(Clone, Copy)]
 pub struct RequestFacts<'a> {
-    /// The host, in the form of [`host`]: lower case, no port. Empty: the request has none.
+    /// The host, in the form of [`normalize_host`](super::normalize_host): lower case, no port. Empty: the request has none.
     pub host: &'a str,
     /// The path, in the form of [`ringmain_web::path`].
     pub path: &'a str,

@@ -51,7 +51,7 @@ impl UpstreamLimit {
 pub(crate) struct CircuitBreaker {
     /// Retries in flight.
     retries: CacheLine<AtomicU32>,
-    /// Refusals, in the order of [`Cap::ALL`].
+    /// Refusals, in the order of [`UpstreamLimit::ALL`].
     refusals: [AtomicU64; UpstreamLimit::ALL.len()],
     hedges: AtomicU64,
 }

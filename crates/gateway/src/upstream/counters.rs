@@ -49,7 +49,7 @@ impl MirrorOutcome {
 pub(crate) struct UpstreamCounters {
     granted_retries: AtomicU64,
     refused_retries: AtomicU64,
-    /// Mirrored requests, in the order of [`Copied::ALL`].
+    /// Mirrored requests, in the order of [`MirrorOutcome::ALL`].
     mirrors: [AtomicU64; MirrorOutcome::ALL.len()],
     /// Faults, in the order of [`Fault::ALL`]; allocated when the first occurs.
     faults: OnceLock<Box<[AtomicU64]>>,
@@ -101,7 +101,7 @@ impl UpstreamCounters {
         self.refused_retries.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of mirrored requests, in the order of [`Copied::ALL`].
+    /// Returns the numbers of mirrored requests, in the order of [`MirrorOutcome::ALL`].
     pub(crate) fn mirror_counts(&self) -> [u64; MirrorOutcome::ALL.len()] {
         std::array::from_fn(|at| self.mirrors[at].load(Ordering::Relaxed))
     }

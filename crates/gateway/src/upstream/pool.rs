@@ -354,7 +354,7 @@ impl UpstreamPool {
     /// Does the same where the protocol has whole connections only.
     ///
     /// # Errors
-    /// Those of [`link`](Self::link); [`Fault::NoHttp2`] if the endpoint has become one of HTTP/2 meanwhile.
+    /// Those of a connection; [`Fault::NoHttp2`] if the endpoint has become one of HTTP/2 meanwhile.
     pub(crate) async fn acquire_exclusive(
         &self,
         end: &Rc<PoolEndpoint>,

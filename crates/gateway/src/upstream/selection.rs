@@ -142,7 +142,7 @@ pub(crate) enum AffinityHint {
     /// None: the balancing algorithm selects.
     #[default]
     None,
-    /// The endpoint with this name ([`token`]), as long as it is healthy.
+    /// The endpoint with this name (its token), as long as it is healthy.
     Token(u64),
     /// The same endpoint for the same number, as long as it is healthy.
     KeyHash(u64),

@@ -1,7 +1,7 @@
 //! The objects of a cluster by key, with the indexes that the translation needs.
 //!
-//! Owns the tables of objects and the limits of their number, the slices of each Service, grants ([`grants`]) and the Secrets
-//! and ConfigMaps that are referred to ([`references`]). Knows neither the model nor where objects originate.
+//! Owns the tables of objects and the limits of their number, the slices of each Service, grants (`grants`) and the Secrets
+//! and ConfigMaps that are referred to (`references`). Knows neither the model nor where objects originate.
 
 mod changes;
 mod grants;

@@ -44,7 +44,7 @@ pub enum PushError {
     /// The server has refused the clients.
     #[error("{0}")]
     Refused(String),
-    /// [`Plan::kill_server`] could not be carried out.
+    /// `Plan::kill_server` could not be carried out.
     #[error(
         "--kill-server: expected process {pid} to run until it is killed, found {found}; the run says nothing about a failover"
     )]

@@ -32,7 +32,7 @@ pub struct StepDraft {
 }
 
 /// A request and what is expected of its answer. Target, header values and body may hold tokens, see
-/// [`super::template`].
+/// the module `template`.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The method, in the case it is sent in.

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Pure: no socket, no clock, no file. Randomness comes from the caller. Whatever a server sends that is captured and
-//! sent back, no request is malformed and none ends where another does not expect it ([`template`] has the rules).
+//! sent back, no request is malformed and none ends where another does not expect it (`template` has the rules).
 
 mod compile;
 mod draft;
@@ -116,7 +116,7 @@ impl Traffic {
     /// The messages of WebSockets: one flow of one step, as of requests, and what is really sent in [`Traffic::socket`].
     ///
     /// # Errors
-    /// As [`Socket::new`].
+    /// The request cannot open a WebSocket, or a message is too long.
     pub fn messages(request: Request, bytes: u32, deflate: bool) -> Result<Traffic, TrafficError> {
         let socket = Socket::new(&request, bytes, deflate).map_err(|problem| problem.at(0, 0))?;
         let traffic = Traffic::single(Request::get("/", "localhost"))?;

@@ -1,7 +1,7 @@
 //! The host that is looked at and changed: the one that runs this, or one in a directory.
 //!
 //! A directory holds `proc` and `sys` as far as somebody recorded them, and a file `calls` with what only system calls
-//! tell ([`recorded`]). Owns how a setting is read and written; knows not what any is good for.
+//! tell (`recorded`). Owns how a setting is read and written; knows not what any is good for.
 
 mod key;
 mod live;

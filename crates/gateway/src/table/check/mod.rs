@@ -23,7 +23,7 @@ pub(super) struct CheckedConfig<'c> {
     pub(super) listeners: Vec<&'c Arc<Listener>>,
     /// Listeners that are left out: no other listener of their addresses receives requests for their hosts.
     pub(super) left_out: Vec<&'c Arc<Listener>>,
-    /// Routes with a listener; [`CheckedConfig::rule`] checks their rules.
+    /// Routes with a listener; their rules are checked one by one.
     pub(super) routes: Vec<CheckedRoute<'c>>,
     pub(super) streams: Vec<Arc<StreamRoute>>,
     upstreams: BTreeSet<&'c str>,

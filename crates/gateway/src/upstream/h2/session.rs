@@ -253,7 +253,7 @@ impl H2Session {
         !self.is_closed() && openable >= self.reserved.get() as usize
     }
 
-    /// Reserves a stream for a request, which opens it. Requires [`room`](Self::room).
+    /// Reserves a stream for a request, which opens it. Requires room for it.
     pub(crate) fn reserve_stream(self: &Rc<Self>) -> H2Stream {
         self.reserved.set(self.reserved.get() + 1);
         H2Stream::new(Rc::clone(self))
