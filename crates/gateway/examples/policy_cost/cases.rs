@@ -248,17 +248,16 @@ fn certificate() -> Policy {
 
 /// `served`: keys are fetched, so that a token may have to wait.
 fn jwt(signer: &Signer, served: bool) -> Policy {
-    let keys = match served {
-        true => JwtKeys::Remote(RemoteKeys {
+    let keys = if served {
+        JwtKeys::Remote(RemoteKeys {
             upstream: Target::Upstream("origin".into()),
             host: None,
             path: JWKS.into(),
             refresh: Duration::from_secs(600),
             stale: Duration::from_secs(86_400),
-        }),
-        false => {
-            JwtKeys::Set(ringmain_gateway::model::KeySet::parse(signer.set().as_bytes()).expect("a set"))
-        }
+        })
+    } else {
+        JwtKeys::Set(ringmain_gateway::model::KeySet::parse(signer.set().as_bytes()).expect("a set"))
     };
     let path = |text: &str| ClaimPath(text.into());
     Policy::Jwt(Arc::new(Jwt {

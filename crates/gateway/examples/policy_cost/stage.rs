@@ -153,15 +153,16 @@ impl Stage {
             if !kept.ends_with(b"\r\n\r\n") {
                 continue;
             }
-            let answer = match kept.starts_with(format!("GET {JWKS} ").as_bytes()) {
-                true => format!(
+            let answer = if kept.starts_with(format!("GET {JWKS} ").as_bytes()) {
+                format!(
                     "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}",
                     self.set.len(),
                     self.set
-                ),
-                false => "HTTP/1.1 200 OK\r\nServer: x\r\nContent-Type: text/plain\r\nX-Powered-By: y\r\n\
-                          Content-Length: 5\r\n\r\nhello"
-                    .to_owned(),
+                )
+            } else {
+                "HTTP/1.1 200 OK\r\nServer: x\r\nContent-Type: text/plain\r\nX-Powered-By: y\r\n\
+                 Content-Length: 5\r\n\r\nhello"
+                    .to_owned()
             };
             kept.clear();
             let written = peer.write(answer.as_bytes()).expect("the gateway reads");

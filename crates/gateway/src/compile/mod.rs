@@ -80,7 +80,11 @@ impl Registries {
         let mut plan = |rule: &_, missing: &[_]| Plan::compile(rule, missing, upstreams, policies);
         let table = Table::compile_with_stale(config, last, &stale, &mut plan);
         let mut problems = table.problems().to_vec();
-        problems.extend(upstreams.invalid_tls().map(upstream_problem));
+        problems.extend(
+            upstreams
+                .invalid_tls()
+                .map(|(name, why)| upstream_problem(name, why)),
+        );
         problems.extend(push_problems);
         StagedConfig {
             table: Arc::new(table),
@@ -141,7 +145,7 @@ fn route_plans(route: &CompiledRoute<Plan>) -> impl Iterator<Item = &Plan> {
 }
 
 /// Returns the problem of an upstream that cannot be connected to.
-fn upstream_problem((name, why): (&Name, String)) -> Problem {
+fn upstream_problem(name: &Name, why: String) -> Problem {
     Problem {
         part: ConfigPart::Upstream(name.clone()),
         field: "tls",

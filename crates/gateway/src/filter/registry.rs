@@ -118,12 +118,13 @@ impl Filters {
 
     fn missing(&self, name: &str) -> String {
         let there: Vec<_> = self.names().map(|name| format!("`{name}`")).collect();
-        match there.is_empty() {
-            true => format!(
+        if there.is_empty() {
+            format!(
                 "the filter `{name}`, but no filters are registered: embed the gateway in a program that \
                  registers them (docs/filters.md)"
-            ),
-            false => format!("the filter `{name}`; registered filters: {}", there.join(", ")),
+            )
+        } else {
+            format!("the filter `{name}`; registered filters: {}", there.join(", "))
         }
     }
 }

@@ -501,7 +501,8 @@ impl Worker {
         self: &Rc<Self>,
         local: &UpstreamPool,
         end: &Rc<PoolEndpoint>,
-        (fresh, greeting): (bool, &[u8]),
+        fresh: bool,
+        greeting: &[u8],
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
         if local.may_multiplex() {

@@ -109,10 +109,11 @@ impl<'o> SerializedOrigin<'o> {
         };
         (is_scheme(scheme) && is_host(host)).then(|| SerializedOrigin {
             scheme,
-            host: match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-                true => host.to_ascii_lowercase().into(),
+            host: if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                host.to_ascii_lowercase().into()
+            } else {
                 // Browsers send it in lower case.
-                false => host.into(),
+                host.into()
             },
             port,
         })

@@ -100,7 +100,7 @@ pub(crate) async fn send_request(
         let greeting = local.proxy_header(|| None);
         let span = local.connect_timeout().min(left());
         let link = match worker
-            .acquire_conn(&local, &chosen.endpoint, (fresh, &greeting), span)
+            .acquire_conn(&local, &chosen.endpoint, fresh, &greeting, span)
             .await
         {
             Ok(link) => link,
@@ -361,7 +361,8 @@ impl<'m> ServiceResponseReader<'m> {
 pub(crate) fn drain_abandoned(
     worker: &Rc<Worker>,
     local: Rc<UpstreamPool>,
-    (admitted, chosen): (RequestPermit, SelectedEndpoint),
+    admitted: RequestPermit,
+    chosen: SelectedEndpoint,
     link: PooledConnection,
     method: Method<'static>,
 ) {

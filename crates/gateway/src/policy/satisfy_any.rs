@@ -53,12 +53,13 @@ impl SatisfyAny {
     pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         let mut refusals: Vec<Option<Box<Refusal>>> = Vec::new();
         for step in &self.0 {
-            refusals.push(match step.must_wait(at) {
-                true => None,
-                false => match step.check(at, cleared) {
+            refusals.push(if step.must_wait(at) {
+                None
+            } else {
+                match step.check(at, cleared) {
                     Ok(()) => return Ok(()),
                     Err(refusal) => Some(refusal),
-                },
+                }
             });
         }
         for (step, refusal) in self.0.iter().zip(&mut refusals) {

@@ -82,7 +82,7 @@ impl<'a> ForwardTarget<'a> {
             pool,
             timeouts,
             key: hash.flatten(),
-            upstream_request: build_upstream_request(route, rule, backend, number, (req, cleared)),
+            upstream_request: build_upstream_request(route, rule, backend, number, req, cleared),
         })
     }
 }
@@ -93,7 +93,8 @@ fn build_upstream_request<'a>(
     forward: &'a Forward,
     backend: &'a PlannedBackend,
     number: usize,
-    (req, cleared): (&Request<'a>, &'a Cleared),
+    req: &Request<'a>,
+    cleared: &'a Cleared,
 ) -> UpstreamRequest<'a> {
     let upgrade = offered_upgrade(req, forward);
     UpstreamRequest {

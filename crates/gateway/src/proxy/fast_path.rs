@@ -430,7 +430,7 @@ impl FastPathState {
             Framing::Chunked | Framing::UntilClose => false,
         };
         if is_whole && !head.switches {
-            self.relay_response(worker, (&head, body), (fields, date), ticket)
+            self.relay_response(worker, &head, body, fields, date, ticket)
         } else {
             Err(ticket)
         }
@@ -451,7 +451,7 @@ impl FastPathState {
             if !body.is_empty() && (self.is_head || matches!(head.status, 204 | 304)) {
                 return None;
             }
-            let passed = self.relay_response(worker, (&head, body), (fields, date), ticket.take()?);
+            let passed = self.relay_response(worker, &head, body, fields, date, ticket.take()?);
             passed.map_err(|back| ticket = Some(back)).ok()
         });
         match (passed.flatten(), ticket) {
@@ -466,8 +466,10 @@ impl FastPathState {
     fn relay_response(
         &self,
         worker: &Rc<Worker>,
-        (head, body): (&ResponseHead<'_>, &[u8]),
-        (fields, date): (&mut FieldBlock, &mut DateCache),
+        head: &ResponseHead<'_>,
+        body: &[u8],
+        fields: &mut FieldBlock,
+        date: &mut DateCache,
         ticket: Responder,
     ) -> Result<(u16, bool), Responder> {
         let Some((attempt, rules)) = self.response_rules().filter(|_| !head.is_interim()) else {

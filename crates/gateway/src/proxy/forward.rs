@@ -180,7 +180,7 @@ pub(super) async fn forward(
     let rest = job.run_attempts(first, reply).await;
     drop(permit);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
-        mirror::send_mirrors(worker, found, cleared, plan, forward, req, &job.replay);
+        mirror::send_mirrors(worker, found, request, &job.replay);
     }
     rest
 }
@@ -260,15 +260,14 @@ impl ForwardJob<'_, '_> {
                 Some(begun) => begun,
                 None => {
                     let unreachable = self.attempts.unreachable.borrow();
-                    let avoided = (&*tried, &**unreachable);
                     let hint = self.affinity_hint;
-                    let chosen = self.pool.select_for_retry(avoided, self.key, hint)?;
+                    let chosen = self.pool.select_for_retry(&tried, &unreachable, self.key, hint)?;
                     (chosen, None, self.worker.cx.now())
                 }
             };
             pending.start(&chosen.endpoint, begun, tried.len());
             let (attempted, end, begun) = self
-                .run_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
+                .run_next((chosen, link, begun), hedge, &mut tried, fresh, reply)
                 .await;
             pending.finish();
             self.log_attempt(&end, begun, tried.len());
@@ -322,8 +321,8 @@ impl ForwardJob<'_, '_> {
         self.pool.upstream.counters.0.count_fault(fault);
         let trouble = || end.endpoint.state.connect_violation(fault);
         if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
-            let whose = (&self.pool.upstream.name, &end.endpoint.addr);
-            log_fields::log_violation(self.worker, self.req, whose, &detail);
+            let (upstream, addr) = (&self.pool.upstream.name, &end.endpoint.addr);
+            log_fields::log_violation(self.worker, self.req, upstream, addr, &detail);
         }
     }
 
@@ -332,7 +331,8 @@ impl ForwardJob<'_, '_> {
         &self,
         (chosen, link, begun): StartedConn,
         hedge: Option<Duration>,
-        (tried, fresh): (&mut Vec<Rc<PoolEndpoint>>, bool),
+        tried: &mut Vec<Rc<PoolEndpoint>>,
+        fresh: bool,
         reply: &mut Reply<'_>,
     ) -> (Result<Continuation, AttemptError>, Rc<PoolEndpoint>, Time) {
         let (mut end, mut begun) = (Rc::clone(&chosen.endpoint), begun);
@@ -384,7 +384,7 @@ impl ForwardJob<'_, '_> {
             reading.key = extended.then(|| Challenge::of(self.req.head())).flatten();
         }
         let got = self
-            .exchange_messages(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
+            .exchange_messages(&chosen, &link, is_sent, &mut clock, &mut reading, reply)
             .await;
         let got = got.map_err(|failure| AttemptError {
             detail: reading.detail.take(),
@@ -450,7 +450,8 @@ impl ForwardJob<'_, '_> {
         }
         let mut reading = ResponseReader::new(
             self.req.method(),
-            (self.upstream_request.upgrade, self.upstream_request.challenge),
+            self.upstream_request.upgrade,
+            self.upstream_request.challenge,
             self.upstream_request.trailers,
             rules,
         );

@@ -157,7 +157,8 @@ pub(super) fn log_fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
 pub(super) fn log_violation(
     worker: &Worker,
     req: &Request<'_>,
-    (upstream, addr): (&Name, &Addr),
+    upstream: &Name,
+    addr: &Addr,
     detail: &Violation,
 ) {
     let now = worker.cx.now();

@@ -15,15 +15,14 @@ use ringmain_wire::h1::{
 };
 
 use super::RequestRoute;
-use super::backend::client_addresses;
+use super::backend::{ClearedRequest, client_addresses};
 use super::grpc;
 use super::replay_buffer::ReplayBuffer;
 use super::request::{self, UpstreamRequest};
-use crate::compile::plan::{MirrorTarget, Plan};
+use crate::compile::plan::MirrorTarget;
 use crate::gateway::Worker;
 use crate::limits;
-use crate::model::{Forward, Mirror, Rewrite};
-use crate::policy::Cleared;
+use crate::model::{Mirror, Rewrite};
 use crate::upstream::h2::{H2Request, H2ResponsePart, H2Stream, send_request};
 use crate::upstream::pool::{PooledConnection, SelectedEndpoint, UpstreamConn, UpstreamPool};
 use crate::upstream::{AffinityHint, MirrorOutcome, RequestPermit};
@@ -93,21 +92,18 @@ impl Drop for MirrorSlot {
 pub(super) fn send_mirrors(
     worker: &Rc<Worker>,
     found: &RequestRoute<'_>,
-    cleared: &Cleared,
-    plan: &Plan,
-    forward: &Forward,
-    req: &Request<'_>,
+    request: ClearedRequest<'_, '_>,
     kept: &ReplayBuffer,
 ) {
-    for (mirror, mirrored) in forward.mirrors.iter().zip(&plan.mirrors) {
+    for (mirror, mirrored) in request.rule.mirrors.iter().zip(&request.plan.mirrors) {
         let drawn = worker.cx.random() % u64::from(mirror.share.of.max(1));
         if drawn >= u64::from(mirror.share.part) {
             continue;
         }
-        if let Some(copy) = prepare_mirror(worker, found, cleared, (mirror, mirrored), forward, req, kept)
+        if let Some(copy) = prepare_mirror(worker, found, request, mirror, mirrored, kept)
             && worker.cx.spawn(copy.run_until_draining()).is_err()
         {
-            log::debug!("{req:?}: no task is available for the mirrored request");
+            log::debug!("{:?}: no task is available for the mirrored request", request.req);
         }
     }
 }
@@ -116,12 +112,12 @@ pub(super) fn send_mirrors(
 fn prepare_mirror(
     worker: &Rc<Worker>,
     found: &RequestRoute<'_>,
-    cleared: &Cleared,
-    (mirror, mirrored): (&Mirror, &MirrorTarget),
-    forward: &Forward,
-    req: &Request<'_>,
+    request: ClearedRequest<'_, '_>,
+    mirror: &Mirror,
+    mirrored: &MirrorTarget,
     kept: &ReplayBuffer,
 ) -> Option<MirrorRequest> {
+    let req = request.req;
     // Without an upstream nothing is sent, which was reported for the configuration.
     let local = worker.pool(mirrored.upstream.as_ref()?);
     let became = MirrorResult {
@@ -145,15 +141,15 @@ fn prepare_mirror(
     let sending = UpstreamRequest {
         listener: found.listener,
         changes: &mirrored.request,
-        cleared,
-        rule: &forward.rewrite,
+        cleared: request.cleared,
+        rule: &request.rule.rewrite,
         backend: &Rewrite::default(),
         prefix: found.matched.prefix(),
         decoded: found.decoded_path.clone(),
         upgrade: None,
         challenge: None,
         trailers: false,
-        grpc_web: grpc::grpc_web_type(forward, req),
+        grpc_web: grpc::grpc_web_type(request.rule, req),
     };
     let body = body.as_deref();
     let message = if local.can_acquire_now() && !local.may_multiplex() {
@@ -264,7 +260,7 @@ impl MirrorRequest {
         let span = self.pool.connect_timeout().min(limits::MIRROR_TIME);
         let link = self
             .worker
-            .acquire_conn(&self.pool, &self.endpoint.endpoint, (false, &self.preamble), span)
+            .acquire_conn(&self.pool, &self.endpoint.endpoint, false, &self.preamble, span)
             .await;
         match (link, &self.message) {
             (Ok(UpstreamConn::Http1(sole)), MirrorMessage::Encoded(bytes)) => {

@@ -48,6 +48,7 @@ use ringmain_wire::h1::Known;
 use self::backend::ClearedRequest;
 use self::evaluation::{Evaluation, evaluate};
 use self::fast_path::{FastPathState, StartedAttempt};
+use self::files::FileRequest;
 use self::filter_chain::FilterChain;
 use self::hop_by_hop::ConnectionOptions;
 use crate::compile::plan::Plan;
@@ -106,6 +107,24 @@ pub(crate) struct RequestRoute<'v> {
     /// The counters of its series, once it has a task.
     pub(crate) counter: Option<&'v RequestCounter<'v>>,
     decoded_path: path::DecodedPath,
+}
+
+impl<'v> RequestRoute<'v> {
+    fn with_request<'q>(&'q self, view: &'q View, req: &'q Request<'v>) -> RoutedRequest<'q, 'v> {
+        RoutedRequest {
+            view,
+            route: self,
+            req,
+        }
+    }
+}
+
+/// A request with its rule and the configuration that it uses.
+#[derive(Clone, Copy)]
+struct RoutedRequest<'q, 'v> {
+    view: &'q View,
+    route: &'q RequestRoute<'v>,
+    req: &'q Request<'v>,
 }
 
 /// The result of matching a request.
@@ -193,11 +212,7 @@ async fn run_request(
     if let Some(cross) = &found.cors {
         reply.add_headers(&cross.fields);
         if cross.is_preflight && policy_result.is_ok() {
-            reply.no_content()?;
-            if let Ok(plan) = found.matched.plan() {
-                local_response::edit_headers(reply, &plan.response)?;
-            }
-            return Ok(Continuation::Done);
+            return respond_preflight(&found, reply).map(|()| Continuation::Done);
         }
     }
     let mut cleared = match policy_result {
@@ -210,17 +225,31 @@ async fn run_request(
     };
     cleared.hold_permits(req);
     reply.add_headers(cleared.response_headers());
+    let request = found.with_request(&view, req);
     let filters = found.matched.plan().ok().and_then(|plan| plan.filters.as_deref());
     if let Some(uses) = filters {
         // Boxed, so that the future of requests without filters has no room for it.
-        let passing = (&mut cleared, uses, chain);
         return Box::pin(filter_chain::serve_filtered(
-            worker, &view, &found, passing, req, reply,
+            worker,
+            request,
+            &mut cleared,
+            uses,
+            chain,
+            reply,
         ))
         .await;
     }
-    let outcome = run_action(worker, &view, &found, (&cleared, started, None), req, reply).await;
+    let outcome = run_action(worker, request, &cleared, started, None, reply).await;
     finish_response(worker, &found, outcome, req, reply)
+}
+
+/// Responds to a CORS preflight request that the policies have accepted.
+fn respond_preflight(found: &RequestRoute<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+    reply.no_content()?;
+    match found.matched.plan() {
+        Ok(plan) => local_response::edit_headers(reply, &plan.response),
+        Err(_) => Ok(()),
+    }
 }
 
 /// Responds to a request without a rule.
@@ -379,12 +408,17 @@ fn client_sni(req: &Request<'_>) -> String {
 
 async fn run_action(
     worker: &Rc<Worker>,
-    view: &View,
-    found: &RequestRoute<'_>,
-    (cleared, started, chain): (&Cleared, Option<StartedAttempt>, Option<&FilterChain>),
-    req: &Request<'_>,
+    request: RoutedRequest<'_, '_>,
+    cleared: &Cleared,
+    started: Option<StartedAttempt>,
+    chain: Option<&FilterChain>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Failure> {
+    let RoutedRequest {
+        view,
+        route: found,
+        req,
+    } = request;
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
         Action::Forward(forward) => {
@@ -403,11 +437,17 @@ async fn run_action(
             redirect::send_redirect(worker, view, found, plan, how, req, reply).map(|()| Continuation::Done)
         }
         Action::Files(how) => {
-            let sent = files::serve_file(worker, view, found, (plan, chain), how, req, reply).await;
+            let request = FileRequest {
+                req,
+                files: how,
+                plan,
+                chain,
+            };
+            let sent = files::serve_file(worker, view, found, request, reply).await;
             sent.map(|()| Continuation::Done)
         }
         Action::Push(at) => {
-            let pushed = push::PushRequest::new(worker, view, (found, plan), cleared, at, req);
+            let pushed = push::PushRequest::new(worker, view, found, plan, cleared, at, req);
             Ok(Continuation::Push(pushed))
         }
         Action::Broken { .. } => Err(Fault::BrokenRule.into()),

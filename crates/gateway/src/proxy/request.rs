@@ -327,7 +327,7 @@ fn write_fields(
             .write_field("Expect", b"100-continue")
             .map_err(encode_fault)?;
     }
-    write_trailer_fields(encoder, req, sending, (framed, text))?;
+    write_trailer_fields(encoder, req, sending, framed, text)?;
     Ok(request_framing(framed, req.method().as_str()))
 }
 
@@ -359,7 +359,8 @@ fn write_trailer_fields(
     encoder: &mut HeadWriter<'_>,
     req: &Request<'_>,
     sending: &UpstreamRequest<'_>,
-    (framing, text): (Framing, &mut Vec<u8>),
+    framing: Framing,
+    text: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     let head = req.head();
     if framing == Framing::Chunked && head.fields.known(Known::Trailer).is_some() {

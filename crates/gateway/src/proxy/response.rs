@@ -173,7 +173,8 @@ pub(super) enum ResponseStart {
 impl<'m, 'a> ResponseReader<'m, 'a> {
     pub(super) fn new(
         method: Method<'m>,
-        (upgrade, challenge): (Option<&'m [u8]>, Option<Challenge>),
+        upgrade: Option<&'m [u8]>,
+        challenge: Option<Challenge>,
         trailers: bool,
         rules: ResponseRules<'a>,
     ) -> ResponseReader<'m, 'a> {
@@ -232,7 +233,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
                 return (consumed, Ok(Some(special)));
             }
             consumed += length;
-            match self.process_head(&head, (limits, text, fields, date), reply) {
+            match self.process_head(&head, limits, text, fields, date, reply) {
                 Ok(None) => {}
                 looked => return (consumed, looked),
             }
@@ -258,7 +259,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         let head = load_response(stored, table).ok_or(Fault::GarbageHead)?;
         match self.special_treatment(head.status) {
             Some(special) => Ok(Some(special)),
-            None => self.process_head(&head, (limits, text, fields, date), reply),
+            None => self.process_head(&head, limits, text, fields, date, reply),
         }
     }
 
@@ -274,11 +275,14 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
     fn process_head(
         &mut self,
         head: &ResponseHead<'_>,
-        (limits, text, fields, date): (&Limits, &mut Vec<u8>, &mut FieldBlock, &mut DateCache),
+        limits: &Limits,
+        text: &mut Vec<u8>,
+        fields: &mut FieldBlock,
+        date: &mut DateCache,
         reply: &mut Reply<'_>,
     ) -> Result<Option<ResponseStart>, Failure> {
         if !head.is_interim() {
-            return self.copy_head(head, limits, (text, date), reply).map(Some);
+            return self.copy_head(head, limits, text, date, reply).map(Some);
         }
         self.interim += 1;
         if self.interim > limits::INTERIM_ANSWERS {
@@ -306,7 +310,8 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         &mut self,
         head: &ResponseHead<'_>,
         limits: &Limits,
-        (text, date): (&mut Vec<u8>, &mut DateCache),
+        text: &mut Vec<u8>,
+        date: &mut DateCache,
         reply: &mut Reply<'_>,
     ) -> Result<ResponseStart, Failure> {
         if head.switches {

@@ -233,7 +233,7 @@ impl ResponseBody {
             self.received += step.consumed as u64;
             match step.event {
                 BodyEvent::Data(data) => {
-                    if let Err(failure) = put_piece((&mut self.unfiltered, self.grpc_web), data, reply) {
+                    if let Err(failure) = put_piece(&mut self.unfiltered, self.grpc_web, data, reply) {
                         return (consumed, Err(failure));
                     }
                 }
@@ -263,7 +263,7 @@ impl ResponseBody {
             *left = rest;
         }
         self.received += bytes.len() as u64;
-        let put = put_piece((&mut self.unfiltered, self.grpc_web), bytes, reply);
+        let put = put_piece(&mut self.unfiltered, self.grpc_web, bytes, reply);
         (bytes.len(), put)
     }
 
@@ -320,7 +320,7 @@ impl ResponseBody {
         let trailers = self.trailers.take();
         if let Some(web) = self.grpc_web {
             let end = web.encode_trailers(trailers.as_ref());
-            return put_piece((&mut self.unfiltered, None), &end, reply);
+            return put_piece(&mut self.unfiltered, None, &end, reply);
         }
         match (&mut self.unfiltered, trailers) {
             (Some(filtered), trailers) => filtered.trailers = trailers,
@@ -368,7 +368,8 @@ impl ResponseBody {
 
 /// Passes a piece of a body to the filters if there are any, else to the client.
 fn put_piece(
-    (filtered, web): (&mut Option<Box<UnfilteredParts>>, Option<GrpcWebEncoder>),
+    filtered: &mut Option<Box<UnfilteredParts>>,
+    web: Option<GrpcWebEncoder>,
     bytes: &[u8],
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
@@ -391,7 +392,8 @@ fn body_fault(error: &io::Error, clock: &ExchangeTimeouts, cx: &Cx) -> Fault {
 /// Waits until the client has received enough of the response. While other requests wait for the upstream, its rate must rise.
 async fn flush_client(
     worker: &Worker,
-    (req, reply): (&Request<'_>, &mut Reply<'_>),
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
     contention: &mut MinRateCheck<'_>,
 ) -> Result<(), Failure> {
     let mut flush = pin!(reply.flush());
@@ -448,7 +450,7 @@ impl ResponseRelay {
         loop {
             // The server enforces the client's own rate.
             self.conn.set_deadline(None);
-            flush_client(worker, (req, &mut *reply), &mut contention).await?;
+            flush_client(worker, req, reply, &mut contention).await?;
             let (began, came) = (worker.cx.now(), self.body.received);
             let span = self.timeouts.wait_limit(began);
             let left = (rate > 0).then(|| pace.wait_left(rate).max(Duration::from_millis(1)));
@@ -483,7 +485,7 @@ impl ResponseRelay {
         let (upstream, addr) = (&self.pool.upstream, &self.endpoint.endpoint.endpoint.addr);
         upstream.counters.0.count_fault(fault);
         if let Some(detail) = self.body.detail.take() {
-            log_fields::log_violation(worker, req, (&upstream.name, addr), &detail);
+            log_fields::log_violation(worker, req, &upstream.name, addr, &detail);
         }
         fault.into()
     }

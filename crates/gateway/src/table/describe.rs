@@ -307,9 +307,12 @@ fn describe_redirect(redirect: &Redirect) -> String {
 
 fn describe_status_headers(steps: &mut Vec<String>, whose: &str, all: &[StatusHeaders]) {
     for StatusHeaders { statuses, changes } in all {
-        let ranges = statuses.iter().map(|range| match range.first == range.last {
-            true => range.first.to_string(),
-            false => format!("{} to {}", range.first, range.last),
+        let ranges = statuses.iter().map(|range| {
+            if range.first == range.last {
+                range.first.to_string()
+            } else {
+                format!("{} to {}", range.first, range.last)
+            }
         });
         let which = ranges.collect::<Vec<_>>().join(", ");
         let begun = steps.len();

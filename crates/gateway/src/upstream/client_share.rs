@@ -83,7 +83,8 @@ impl UpstreamState {
     /// Counts a slot or position on a client's account. `None`: the client is at its limit; `waker` is woken when one becomes free.
     pub(crate) fn acquire_share(
         self: &Arc<Self>,
-        (account, holder): (SharedResource, ClientKey),
+        account: SharedResource,
+        holder: ClientKey,
         most: ShareLimits,
         waker: &Waker,
     ) -> Option<ShareGuard> {

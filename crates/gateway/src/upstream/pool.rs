@@ -29,7 +29,7 @@ use super::connect::ConnectError;
 use super::h2::{H2Pool, H2Stream, SessionList};
 use super::selection::HealthView;
 use super::transport::TlsHandles;
-use super::wait_queue::{Waiter, poll_queue};
+use super::wait_queue::{Waiter, WaiterKey, poll_queue};
 use super::{
     ActiveGuard, ConnectionPermit, ReachedLimit, RequestPermit, UpstreamEndpoint, UpstreamSnapshot,
     UpstreamState, connect, transport,
@@ -481,9 +481,8 @@ impl UpstreamPool {
         span: Duration,
     ) -> Result<WaitOutcome, Fault> {
         let pending = self.refresh_snapshot().upstream.config.pool.pending;
-        let worker = self.cx.worker();
         let room = &self.upstream.connection_budget;
-        let who = (worker, end.endpoint.endpoint_id());
+        let key = WaiterKey::new(self.cx.worker(), end.endpoint.endpoint_id());
         let mut place = None;
         let mut outer = None;
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
@@ -491,7 +490,7 @@ impl UpstreamPool {
             if !poll_queue(
                 &self.upstream.wait_queue,
                 &mut place,
-                who,
+                key,
                 pending,
                 context.waker(),
             ) {
@@ -503,7 +502,7 @@ impl UpstreamPool {
             let mut found = self.try_acquire(end, fresh, most);
             if matches!(found, Err(ReachedLimit::Process)) {
                 let most_waiting = limits::PROCESS_PENDING;
-                if !poll_queue(&room.wait_queue, &mut outer, who, most_waiting, context.waker()) {
+                if !poll_queue(&room.wait_queue, &mut outer, key, most_waiting, context.waker()) {
                     return Poll::Ready(Err(Fault::ProcessPendingFull));
                 }
                 // Connections that became free before the registration sent no call.

@@ -201,7 +201,8 @@ pub(super) fn has_untried_endpoint(
     current: &UpstreamSnapshot,
     ends: &[Rc<PoolEndpoint>],
     wellness: &mut HealthView,
-    (tried, now): (&[Rc<PoolEndpoint>], u64),
+    tried: &[Rc<PoolEndpoint>],
+    now: u64,
 ) -> bool {
     wellness.refresh(shared, current, now);
     let usable = wellness.usable.iter().zip(ends).filter(|(usable, _)| **usable);

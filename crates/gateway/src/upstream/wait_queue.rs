@@ -42,6 +42,21 @@ struct QueueEntry {
     waker: Waker,
 }
 
+/// The properties by which connections are assigned to a waiter.
+#[derive(Clone, Copy)]
+pub(super) struct WaiterKey {
+    /// The worker that it runs on.
+    worker: usize,
+    /// The endpoint for which it needs a connection.
+    endpoint: EndpointId,
+}
+
+impl WaiterKey {
+    pub(super) fn new(worker: usize, endpoint: EndpointId) -> WaiterKey {
+        WaiterKey { worker, endpoint }
+    }
+}
+
 /// The use of a connection that became free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
@@ -63,12 +78,7 @@ pub(crate) struct Waiter<'w> {
 
 impl WaitQueue {
     /// Joins the queue. `None`: the limit of waiters is reached.
-    pub(crate) fn enqueue(
-        &self,
-        (worker, toward): (usize, EndpointId),
-        most: u32,
-        waker: &Waker,
-    ) -> Option<Waiter<'_>> {
+    fn enqueue(&self, key: WaiterKey, most: u32, waker: &Waker) -> Option<Waiter<'_>> {
         let mut queue = self.lock();
         if queue.entries.len() >= most as usize {
             return None;
@@ -77,8 +87,8 @@ impl WaitQueue {
         queue.tickets += 1;
         queue.entries.push_back(QueueEntry {
             ticket,
-            worker,
-            endpoint: toward,
+            worker: key.worker,
+            endpoint: key.endpoint,
             called: false,
             waker: waker.clone(),
         });
@@ -229,13 +239,13 @@ impl Drop for Waiter<'_> {
 pub(super) fn poll_queue<'w>(
     waiting: &'w WaitQueue,
     place: &mut Option<Waiter<'w>>,
-    who: (usize, EndpointId),
+    key: WaiterKey,
     most: u32,
     waker: &Waker,
 ) -> bool {
     match place {
         Some(place) => place.rejoin(waker),
-        None => *place = waiting.enqueue(who, most, waker),
+        None => *place = waiting.enqueue(key, most, waker),
     }
     place.is_some()
 }

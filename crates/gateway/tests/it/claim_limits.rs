@@ -44,9 +44,10 @@ fn guarded(engine: Config, origin: &Origin, signer: &Signer, policy: Policy) -> 
 /// Without a body a request needs no task, with one it does.
 fn request(token: &str, body: bool) -> String {
     let fields = format!("Host: a\r\nAuthorization: Bearer {token}\r\n");
-    match body {
-        false => format!("GET / HTTP/1.1\r\n{fields}\r\n"),
-        true => format!("POST / HTTP/1.1\r\n{fields}Content-Length: 2\r\n\r\nok"),
+    if body {
+        format!("POST / HTTP/1.1\r\n{fields}Content-Length: 2\r\n\r\nok")
+    } else {
+        format!("GET / HTTP/1.1\r\n{fields}\r\n")
     }
 }
 

@@ -325,9 +325,10 @@ impl FramedClient {
             self.done = true;
             self.peer.close();
             let owed = self.open.len() + self.asks.len();
-            return match weather.broken || self.away || owed == 0 {
-                true => Ok(()),
-                false => Err(format!("ended with {owed} requests unanswered")),
+            return if weather.broken || self.away || owed == 0 {
+                Ok(())
+            } else {
+                Err(format!("ended with {owed} requests unanswered"))
             };
         }
         if self.open.is_empty() && (self.asks.is_empty() || self.away) {

@@ -337,9 +337,10 @@ impl Guest {
         let body = fingerprint::refusal(id);
         let mut at = now.after(Duration::from_micros(random.u64(10..40)));
         let is_chunked = random.bool();
-        let framing = match is_chunked {
-            true => "Transfer-Encoding: chunked".to_owned(),
-            false => format!("Content-Length: {}", body.len()),
+        let framing = if is_chunked {
+            "Transfer-Encoding: chunked".to_owned()
+        } else {
+            format!("Content-Length: {}", body.len())
         };
         // A good origin announces that it reads nothing more, unless the rest of the request has no room on the connection: a client
         // that has sent a request as a whole may send the next one there.

@@ -408,8 +408,8 @@ impl Run {
     fn call(&mut self) {
         let kind = self.world.below(KINDS.len());
         if let Ok(peer) = self.world.connect(&gate(KINDS[kind])) {
-            let what = (self.callers.len() as u64, kind);
-            let caller = Caller::new(&self.world, peer, &self.ledger, what, self.most, self.calm);
+            let id = self.callers.len() as u64;
+            let caller = Caller::new(&self.world, peer, &self.ledger, id, kind, self.most, self.calm);
             self.callers.push(caller);
         }
     }

@@ -159,10 +159,11 @@ impl SubjectPattern {
                 return false;
             }
         }
-        match self.is_open {
+        if self.is_open {
             // `>` matches at least one word.
-            true => words.next().is_some(),
-            false => words.next().is_none(),
+            words.next().is_some()
+        } else {
+            words.next().is_none()
         }
     }
 

@@ -52,12 +52,13 @@ impl CheckQueue {
         if own >= limits::PASSWORDS_WAITING_CLIENT {
             return SlotRequest::Refused;
         }
-        let evicted = match self.waiting >= limits::PASSWORDS_WAITING {
-            false => None,
-            true => match self.evict_longest(own) {
+        let evicted = if self.waiting >= limits::PASSWORDS_WAITING {
+            match self.evict_longest(own) {
                 None => return SlotRequest::Refused,
                 evicted => evicted,
-            },
+            }
+        } else {
+            None
         };
         self.last_ticket += 1;
         let ticket = self.last_ticket;

@@ -21,7 +21,7 @@ impl FastPathState {
             ..
         }) = self.attempt.take()
         {
-            drain_abandoned(worker, local, (admitted, chosen), sole, method);
+            drain_abandoned(worker, local, admitted, chosen, sole, method);
         }
     }
 }

@@ -20,16 +20,26 @@ use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::Files;
 
+/// A request for a file, with the settings that apply to it.
+#[derive(Clone, Copy)]
+pub(super) struct FileRequest<'q, 'r> {
+    pub(super) req: &'q Request<'r>,
+    /// The directory and the options of the rule's action.
+    pub(super) files: &'q Files,
+    pub(super) plan: &'q Plan,
+    /// The filters of the response, if the rule has any.
+    pub(super) chain: Option<&'q FilterChain>,
+}
+
 /// Responds with a file.
 pub(super) async fn serve_file(
     worker: &Rc<Worker>,
     view: &View,
     found: &RequestRoute<'_>,
-    (plan, chain): (&Plan, Option<&FilterChain>),
-    files: &Files,
-    req: &Request<'_>,
+    request: FileRequest<'_, '_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
+    let FileRequest { req, files, plan, .. } = request;
     if !matches!(req.method(), Method::Get | Method::Head) {
         reply.header("Allow", "GET, HEAD")?;
         return Err(Fault::MethodNotAllowed.into());
@@ -54,7 +64,7 @@ pub(super) async fn serve_file(
         Err(Fault::NoFile) => open_fallback(worker, &root, files).await?,
         Err(fault) => return Err(fault.into()),
     };
-    served.send_file(files, (plan, chain), req, reply).await
+    served.send_file(request, reply).await
 }
 
 /// An open file with its name.
@@ -152,13 +162,13 @@ fn file_fault(error: &io::Error) -> Fault {
 }
 
 impl OpenFile {
-    async fn send_file(
-        self,
-        files: &Files,
-        (plan, chain): (&Plan, Option<&FilterChain>),
-        req: &Request<'_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<(), Failure> {
+    async fn send_file(self, request: FileRequest<'_, '_>, reply: &mut Reply<'_>) -> Result<(), Failure> {
+        let FileRequest {
+            req,
+            files,
+            plan,
+            chain,
+        } = request;
         let length = self.stat.len;
         let nanos = self.stat.modified.as_nanos();
         let tag = format!("\"{nanos:x}-{length:x}\"");
@@ -201,14 +211,15 @@ impl OpenFile {
         if let (Some(chain), true) = (chain, from == to) {
             return Box::pin(chain.filter_piece(req, Vec::new(), true, reply)).await;
         }
-        self.send_range(from, to, (req, chain), reply).await
+        self.send_range(from, to, req, chain, reply).await
     }
 
     async fn send_range(
         &self,
         mut from: u64,
         to: u64,
-        (req, chain): (&Request<'_>, Option<&FilterChain>),
+        req: &Request<'_>,
+        chain: Option<&FilterChain>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let piece = usize::try_from(to - from)

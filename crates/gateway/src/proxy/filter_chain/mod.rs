@@ -22,10 +22,10 @@ use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::allows_content;
 
 use self::call::FilterSlot;
-use super::{Continuation, Failure, RequestRoute, client, local_response};
+use super::{Continuation, Failure, RequestRoute, RoutedRequest, client, local_response};
 use crate::fault::Fault;
 use crate::filter::{BodyAccess, ExchangeEnd, FilterResponse, RequestContext, RequestInfo, Use};
-use crate::gateway::{View, Worker};
+use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{Action, Name};
 use crate::policy::Cleared;
@@ -89,13 +89,16 @@ struct ResponseState {
 /// Passes a request and its response through the filters of its rule. `place` has the filters afterwards, for the rest of the response.
 pub(super) async fn serve_filtered(
     worker: &Rc<Worker>,
-    view: &View,
-    found: &RequestRoute<'_>,
-    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<FilterChain>>),
-    req: &Request<'_>,
+    request: RoutedRequest<'_, '_>,
+    cleared: &mut Cleared,
+    uses: &[Use],
+    place: &mut Option<Box<FilterChain>>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Error> {
-    let outcome = run_action(worker, view, found, (cleared, uses, place), req, reply).await;
+    let RoutedRequest {
+        route: found, req, ..
+    } = request;
+    let outcome = run_action(worker, request, cleared, uses, place, reply).await;
     let rest = match outcome {
         Err(Failure::FilterResponse(answer)) if !reply.is_streaming() => {
             send_filter_response(found, cleared, &answer, reply)?;
@@ -123,15 +126,18 @@ pub(super) fn late_response_error() -> Error {
 /// Passes a request through the filters of its rule, and runs the rule's action.
 async fn run_action(
     worker: &Rc<Worker>,
-    view: &View,
-    found: &RequestRoute<'_>,
-    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<FilterChain>>),
-    req: &Request<'_>,
+    request: RoutedRequest<'_, '_>,
+    cleared: &mut Cleared,
+    uses: &[Use],
+    place: &mut Option<Box<FilterChain>>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Failure> {
+    let RoutedRequest {
+        route: found, req, ..
+    } = request;
     let chain: &FilterChain = place.insert(Box::new(FilterChain::start(worker, found, cleared, uses, req)?));
     chain.filter_request(found, cleared, req).await?;
-    let rest = super::run_action(worker, view, found, (cleared, None, Some(chain)), req, reply).await?;
+    let rest = super::run_action(worker, request, cleared, None, Some(chain), reply).await?;
     match rest {
         // Here, where the rule handles faults: no byte of the response is sent before it is complete.
         Continuation::Body(download) if chain.response_state.buffered.borrow().is_some() => {

@@ -158,7 +158,7 @@ impl FilterChain {
             }
             let head = head.as_mut().map(|(sent, edits)| (*sent, &mut **edits));
             bytes = self
-                .pass_to_request_filter((number, entry), head, bytes, is_end, req)
+                .pass_to_request_filter(number, entry, head, bytes, is_end, req)
                 .await?;
         }
         Ok(bytes)
@@ -166,7 +166,8 @@ impl FilterChain {
 
     async fn pass_to_request_filter(
         &self,
-        (number, entry): (usize, &ChainEntry),
+        number: usize,
+        entry: &ChainEntry,
         head: Option<(&UnfilteredHead<'_>, &mut FilterEdits)>,
         bytes: Vec<u8>,
         is_end: bool,

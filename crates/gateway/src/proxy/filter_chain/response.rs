@@ -49,7 +49,7 @@ impl FilterChain {
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let has_body = framing != Framing::None && req.method() != Method::Head;
-        if let Some(answer) = self.pass_head(req, (false, has_body), reply).await? {
+        if let Some(answer) = self.pass_head(req, false, has_body, reply).await? {
             return Err(Failure::FilterResponse(Box::new(answer)));
         }
         let passing = &self.entries[..self.reached.get()];
@@ -77,7 +77,8 @@ impl FilterChain {
     async fn pass_head(
         &self,
         req: &Request<'_>,
-        (is_own, has_body): (bool, bool),
+        is_own: bool,
+        has_body: bool,
         reply: &mut Reply<'_>,
     ) -> Result<Replacement, Failure> {
         let about = self.request_info(req);
@@ -124,7 +125,7 @@ impl FilterChain {
             let most = self.reached.get();
             for number in (0..most).rev() {
                 bytes = match self
-                    .pass_to_filter((number, &self.entries[number]), bytes, is_end, (req, reply))
+                    .pass_to_filter(number, &self.entries[number], bytes, is_end, req, reply)
                     .await?
                 {
                     Ok(bytes) => bytes,
@@ -154,10 +155,12 @@ impl FilterChain {
     /// Passes received bytes to one filter. The inner error is a response that replaces the current one.
     async fn pass_to_filter(
         &self,
-        (number, entry): (usize, &ChainEntry),
+        number: usize,
+        entry: &ChainEntry,
         bytes: Vec<u8>,
         is_end: bool,
-        (req, reply): (&Request<'_>, &mut Reply<'_>),
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
     ) -> Result<Result<Vec<u8>, FilterResponse>, Failure> {
         debug_assert!(number < self.entries.len(), "the index of a filter");
         let want = entry.response_body.want.get();
@@ -253,7 +256,7 @@ impl FilterChain {
             entry.response_body.held.borrow_mut().clear();
         }
         let has_body = !reply.body().is_empty();
-        if let Some(answer) = self.pass_head(req, (true, has_body), reply).await? {
+        if let Some(answer) = self.pass_head(req, true, has_body, reply).await? {
             return Ok(Some(answer));
         }
         if !has_body {
@@ -262,7 +265,7 @@ impl FilterChain {
         let mut bytes = std::mem::take(reply.body());
         for number in (0..self.reached.get()).rev() {
             match self
-                .pass_to_filter((number, &self.entries[number]), bytes, true, (req, reply))
+                .pass_to_filter(number, &self.entries[number], bytes, true, req, reply)
                 .await?
             {
                 Ok(shown) => bytes = shown,

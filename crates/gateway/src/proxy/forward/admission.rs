@@ -74,7 +74,7 @@ impl ForwardJob<'_, '_> {
             if let Some(held) =
                 self.pool
                     .upstream
-                    .acquire_share((SharedResource::Slot, holder), most, context.waker())
+                    .acquire_share(SharedResource::Slot, holder, most, context.waker())
             {
                 return Poll::Ready(Ok(Some(held)));
             }
@@ -98,10 +98,12 @@ impl ForwardJob<'_, '_> {
     /// Returns the number of slots that may be charged to clients. An upload need not occupy the only one while it is being buffered.
     fn share_limits(&self, is_tunnel: bool, collects: bool) -> ShareLimits {
         let (places, share) = self.pool.slot_limits();
-        let all = match is_tunnel {
-            true => None,
-            false if is_live_stream(self.req) || !collects => Some((places / 2).max(1)),
-            false => Some(places / 2),
+        let all = if is_tunnel {
+            None
+        } else if is_live_stream(self.req) || !collects {
+            Some((places / 2).max(1))
+        } else {
+            Some(places / 2)
         };
         let client = u64::from(places) * u64::from(share) / 100;
         ShareLimits {
@@ -125,7 +127,7 @@ impl ForwardJob<'_, '_> {
         let held =
             self.pool
                 .upstream
-                .acquire_share((SharedResource::QueuePosition, holder), most, Waker::noop());
+                .acquire_share(SharedResource::QueuePosition, holder, most, Waker::noop());
         held.map(Some).ok_or(Fault::ClientShareFull)
     }
 

@@ -43,7 +43,8 @@ impl ForwardJob<'_, '_> {
     pub(super) async fn exchange_messages(
         &self,
         chosen: &SelectedEndpoint,
-        (link, is_sent): (&UpstreamConn, bool),
+        link: &UpstreamConn,
+        is_sent: bool,
         clock: &mut ExchangeTimeouts,
         reading: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
@@ -69,7 +70,7 @@ impl ForwardJob<'_, '_> {
                     clock.extend_attempt(progress.client_time(cx.now()));
                     link.set_deadline(clock.wait_limit(cx.now()));
                 }
-                let polled = self.poll_response(got.as_mut(), link, (clock, reading), reply, context);
+                let polled = self.poll_response(got.as_mut(), link, clock, reading, reply, context);
                 if sending && polled.is_pending() {
                     return watch
                         .poll(clock, &progress, got.is_some(), context)
@@ -93,7 +94,7 @@ impl ForwardJob<'_, '_> {
                 None => progress.record_transfer(cx.now()),
             }
             if let (Some(chain), Some(down)) = (self.chain, &mut got) {
-                self.pass_through_filters((chain, down, link), (up.as_mut(), &mut sending), reply)
+                self.pass_through_filters(chain, down, link, up.as_mut(), &mut sending, reply)
                     .await?;
             }
             if let Some(down) = got.take_if(|down| down.is_finished || down.is_request_aborted || !sending) {
@@ -101,7 +102,7 @@ impl ForwardJob<'_, '_> {
             }
             if got.is_some() {
                 link.set_deadline(None);
-                flush_and_upload((up.as_mut(), &mut sending), reply).await?;
+                flush_and_upload(up.as_mut(), &mut sending, reply).await?;
             }
             link.set_deadline(clock.wait_limit(cx.now()).filter(|_| !sending));
         }
@@ -126,7 +127,8 @@ impl ForwardJob<'_, '_> {
         &self,
         down: Option<&mut ResponseBody>,
         link: &UpstreamConn,
-        (clock, reading): (&mut ExchangeTimeouts, &mut ResponseReader<'_, '_>),
+        clock: &mut ExchangeTimeouts,
+        reading: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
@@ -146,8 +148,11 @@ impl ForwardJob<'_, '_> {
     /// Passes a received part of the response to filters, and continues sending the request body, which a filter may wait for.
     async fn pass_through_filters(
         &self,
-        (chain, down, link): (&FilterChain, &mut ResponseBody, &UpstreamConn),
-        (mut up, sending): (Pin<&mut impl Future<Output = Result<(), UploadError>>>, &mut bool),
+        chain: &FilterChain,
+        down: &mut ResponseBody,
+        link: &UpstreamConn,
+        mut up: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
+        sending: &mut bool,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         link.set_deadline(None);
@@ -194,7 +199,8 @@ fn aborts_upload(link: &UpstreamConn, down: &ResponseBody, status: u16) -> bool 
 
 /// Waits until the client has received enough of the response, and continues sending the request body.
 async fn flush_and_upload(
-    (mut up, sending): (Pin<&mut impl Future<Output = Result<(), UploadError>>>, &mut bool),
+    mut up: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
+    sending: &mut bool,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let mut flush = pin!(reply.flush());

@@ -268,7 +268,7 @@ impl ForwardJob<'_, '_> {
         let span = self.connect_time_left();
         let greeting = self.pool.proxy_header(|| client_addresses(self.req));
         self.worker
-            .acquire_conn(self.pool, &chosen.endpoint, (fresh, &greeting), span)
+            .acquire_conn(self.pool, &chosen.endpoint, fresh, &greeting, span)
             .await
     }
 

@@ -26,14 +26,15 @@ impl ForwardJob<'_, '_> {
     ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
         match link {
             UpstreamConn::Http1(sole) => self.poll_head_http1(&sole.stream, clock, reading, reply, context),
-            UpstreamConn::H2(channel) => self.poll_head_h2((link, channel), clock, reading, reply, context),
+            UpstreamConn::H2(channel) => self.poll_head_h2(link, channel, clock, reading, reply, context),
         }
     }
 
     /// Reads a head over HTTP/2, where heads arrive complete.
     fn poll_head_h2(
         &self,
-        (link, channel): (&UpstreamConn, &H2Stream),
+        link: &UpstreamConn,
+        channel: &H2Stream,
         clock: &ExchangeTimeouts,
         reading: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,

@@ -91,7 +91,8 @@ impl PushApplication {
     pub(super) fn of(
         worker: &Rc<Worker>,
         asks: &PushQueries,
-        (found, plan): (&RequestRoute<'_>, &Plan),
+        found: &RequestRoute<'_>,
+        plan: &Plan,
         cleared: &Cleared,
         req: &Request<'_>,
     ) -> PushApplication {

@@ -32,13 +32,14 @@ impl PushRequest {
     pub(super) fn new(
         worker: &Rc<Worker>,
         view: &View,
-        (found, plan): (&RequestRoute<'_>, &Plan),
+        found: &RequestRoute<'_>,
+        plan: &Plan,
         cleared: &Cleared,
         at: &PushEndpoints,
         req: &Request<'_>,
     ) -> PushRequest {
         let asks = (!view.push_queries.is_empty()).then_some(&view.push_queries);
-        let asking = asks.map(|asks| PushApplication::of(worker, asks, (found, plan), cleared, req));
+        let asking = asks.map(|asks| PushApplication::of(worker, asks, found, plan, cleared, req));
         PushRequest {
             base_path: at.below.clone(),
             path: found.decoded_path.clone(),

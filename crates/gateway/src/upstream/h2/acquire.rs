@@ -249,11 +249,15 @@ impl UpstreamPool {
         let secure = tls.is_some();
         let shared = self.protocol() == UpstreamProtocol::Http2;
         let sole = self.open_connection(end, permit, greeting, tls, span).await?;
-        let is_shared = match secure {
-            true if negotiated_h2(&sole.stream) => true,
-            true if shared => return Err(Fault::NoHttp2),
+        let is_shared = if secure {
+            let negotiated = negotiated_h2(&sole.stream);
+            if shared && !negotiated {
+                return Err(Fault::NoHttp2);
+            }
+            negotiated
+        } else {
             // Without TLS there is no negotiation: the protocol is known in advance.
-            secure => shared && !secure,
+            shared
         };
         end.sessions.is_http1.set(!is_shared);
         if !is_shared {

@@ -281,9 +281,9 @@ impl H2Session {
     fn process_event(&self, state: &mut SessionState, event: Event<'_>, heard: &mut ReceiveEffects) {
         match event {
             Event::Response { stream, head, end } => {
-                self.store_response_head(state, stream, (&head, end), heard)
+                self.store_response_head(state, stream, &head, end, heard)
             }
-            Event::Data { stream, data, end } => store_body(state, stream, (data, end), heard, &self.cx),
+            Event::Data { stream, data, end } => store_body(state, stream, data, end, heard, &self.cx),
             Event::Trailers { stream, fields } => {
                 if let Some(incoming) = state.stream_input(stream) {
                     heard.notify_later(&incoming);
@@ -333,7 +333,8 @@ impl H2Session {
         &self,
         state: &mut SessionState,
         stream: Stream,
-        (head, end): (&ResponseHead<'_>, bool),
+        head: &ResponseHead<'_>,
+        end: bool,
         heard: &mut ReceiveEffects,
     ) {
         let Some(incoming) = state.stream_input(stream) else {
@@ -362,7 +363,8 @@ impl H2Session {
 fn store_body(
     state: &mut SessionState,
     stream: Stream,
-    (data, end): (&[u8], bool),
+    data: &[u8],
+    end: bool,
     heard: &mut ReceiveEffects,
     cx: &Cx,
 ) {

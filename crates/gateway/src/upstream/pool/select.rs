@@ -27,7 +27,8 @@ impl UpstreamPool {
     /// There is no endpoint, or all are unhealthy.
     pub(crate) fn select_for_retry(
         &self,
-        (tried, unreachable): (&[Rc<PoolEndpoint>], &[Rc<PoolEndpoint>]),
+        tried: &[Rc<PoolEndpoint>],
+        unreachable: &[Rc<PoolEndpoint>],
         key: Option<u64>,
         prefer: AffinityHint,
     ) -> Result<SelectedEndpoint, Fault> {
@@ -60,7 +61,8 @@ impl UpstreamPool {
             &seen.upstream,
             &seen.endpoints,
             &mut seen.health,
-            (tried, now),
+            tried,
+            now,
         )
     }
 

@@ -44,7 +44,8 @@ impl Caller {
         world: &World,
         peer: Peer,
         ledger: &Ledger,
-        (id, kind): (u64, usize),
+        id: u64,
+        kind: usize,
         most: usize,
         calm: bool,
     ) -> Caller {

@@ -105,7 +105,8 @@ impl Trade for Verdicts {
         }
     }
 
-    fn told(&mut self, (id, allowed): (u64, bool), now: Time, _took: Duration) {
+    fn told(&mut self, told: Self::Told, now: Time, _took: Duration) {
+        let (id, allowed) = told;
         let sent = self.sent.get(&id).expect("somebody has sent it");
         if allowed {
             self.allowed.insert(id);
