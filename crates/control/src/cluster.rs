@@ -81,13 +81,13 @@ impl Cluster {
                         let receiver = stopped.clone();
                         let follow = move || {
                             let merger = Arc::clone(&merger);
-                            let receivers = (receiver.clone(), changed.clone());
                             live::run(
                                 api.clone(),
                                 settings.clone(),
                                 Box::new(ClusterDataPlane(merger)),
                                 Arc::clone(&shown),
-                                receivers,
+                                receiver.clone(),
+                                changed.clone(),
                             )
                         };
                         supervise(follow, limits::CLUSTER_RESTART_DELAY, stopped).await;

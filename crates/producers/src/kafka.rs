@@ -51,11 +51,13 @@ pub(crate) async fn produce(
                     }
                 }
             }
-            Some(first) = in_flight.next() => {
+            Some((token, delivered)) = in_flight.next() => {
                 // Those of a batch are acknowledged together.
-                let mut done = vec![settled(first)];
-                while let Some(Some(more)) = futures_util::FutureExt::now_or_never(in_flight.next()) {
-                    done.push(settled(more));
+                let mut done = vec![settled(token, delivered)];
+                while let Some(Some((token, delivered))) =
+                    futures_util::FutureExt::now_or_never(in_flight.next())
+                {
+                    done.push(settled(token, delivered));
                 }
                 reports.acknowledged(done);
             }
@@ -65,9 +67,7 @@ pub(crate) async fn produce(
     Ok(())
 }
 
-fn settled<T>(
-    (token, delivered): (Token, krafka::Result<T>),
-) -> ringmain_load::push::broker::Acknowledgement {
+fn settled<T>(token: Token, delivered: krafka::Result<T>) -> ringmain_load::push::broker::Acknowledgement {
     outcome(token, delivered.err().map(|error| error.to_string()))
 }
 

@@ -83,18 +83,22 @@ impl Target {
         let port = |default: u16| {
             let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
             let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-            match has_port {
-                true => authority.to_owned(),
-                false => format!("{authority}:{default}"),
+            if has_port {
+                authority.to_owned()
+            } else {
+                format!("{authority}:{default}")
             }
         };
         match scheme {
             "kafka" => Ok(Target::Kafka(KafkaTopic {
                 servers: authority
                     .split(',')
-                    .map(|server| match server.contains(':') {
-                        true => server.to_owned(),
-                        false => format!("{server}:9092"),
+                    .map(|server| {
+                        if server.contains(':') {
+                            server.to_owned()
+                        } else {
+                            format!("{server}:9092")
+                        }
                     })
                     .collect::<Vec<_>>()
                     .join(","),

@@ -209,15 +209,15 @@ async fn read(
         pending: None,
         has_begun: false,
     };
-    let read = (&stream, &info);
     let outcome = match durable {
         None => {
-            let lives = (is_resumed, ended.is_some());
-            reader.run_ordered(settings, feed, read, events, lives).await
+            reader
+                .run_ordered(settings, feed, &stream, events, is_resumed, ended.is_some())
+                .await
         }
         Some(durable) => {
             reader
-                .run_durable((settings, durable), feed, read, events, is_resumed)
+                .run_durable(settings, durable, feed, &stream, events, is_resumed)
                 .await
         }
     };
@@ -248,10 +248,12 @@ impl Reader {
         &mut self,
         settings: &JetStream,
         feed: &mut Feed,
-        (stream, info): (&Stream<Info>, &Info),
+        stream: &Stream<Info>,
         events: &mut mpsc::Receiver<Event>,
-        (is_resumed, has_ended): (bool, bool),
+        is_resumed: bool,
+        has_ended: bool,
     ) -> Result<(), Failure> {
+        let info = stream.cached_info();
         let policy = match (is_resumed, settings.start) {
             (true, _) => from(feed.jetstream.newest + 1),
             // Another life: all messages are new.
@@ -264,18 +266,20 @@ impl Reader {
         let live = (!is_live).then_some(info.state.last_sequence);
         let resumed = is_resumed.then_some(feed.jetstream.newest);
         let mut messages = ordered(settings, stream, policy).await?;
-        self.begin(feed, info, (messages.pending, resumed), live).await;
+        self.begin(feed, info, messages.pending, resumed, live).await;
         self.read(feed, &mut messages.stream, events, None).await
     }
 
     async fn run_durable(
         &mut self,
-        (settings, durable): (&JetStream, &str),
+        settings: &JetStream,
+        durable: &str,
         feed: &mut Feed,
-        (stream, info): (&Stream<Info>, &Info),
+        stream: &Stream<Info>,
         events: &mut mpsc::Receiver<Event>,
         is_resumed: bool,
     ) -> Result<(), Failure> {
+        let info = stream.cached_info();
         let config = pull::Config {
             durable_name: Some(durable.to_owned()),
             ack_policy: AckPolicy::Explicit,
@@ -303,16 +307,16 @@ impl Reader {
             let mut messages = ordered(settings, stream, policy).await?;
             let pending = messages.pending;
             if is_first {
-                self.begin(feed, info, (pending, None), Some(floor)).await
+                self.begin(feed, info, pending, None, Some(floor)).await
             } else {
-                self.begin(feed, info, (0, Some(start)), None).await
+                self.begin(feed, info, 0, Some(start), None).await
             }
             if pending > 0 {
                 self.read(feed, &mut messages.stream, events, Some(delivered))
                     .await?;
             }
         } else {
-            self.begin(feed, info, (0, Some(start)), None).await;
+            self.begin(feed, info, 0, Some(start), None).await;
         }
         let mut messages = consumer.messages().await.map_err(Failure::client)?;
         self.deliveries = Some(Deliveries::new(consumer));
@@ -400,7 +404,8 @@ impl Reader {
         &mut self,
         feed: &mut Feed,
         info: &Info,
-        (pending, resumed): (u64, Option<u64>),
+        pending: u64,
+        resumed: Option<u64>,
         live: Option<u64>,
     ) {
         // The stream may have deleted what follows the last message that was read.

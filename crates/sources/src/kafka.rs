@@ -435,7 +435,7 @@ impl Reader<'_> {
                 None => return,
                 Some(assigned) if !assigned.has_begun => self.start_at(feed, key, offset).await,
                 Some(assigned) if offset < assigned.next => {
-                    self.truncated(feed, key, (offset, leader_epoch)).await;
+                    self.truncated(feed, key, offset, leader_epoch).await;
                 }
                 Some(assigned) if offset > assigned.next => self.check_hole(feed, key, offset).await,
                 Some(_) => {}
@@ -521,10 +521,12 @@ impl Reader<'_> {
         feed.status.set_partitions(self.assigned.len(), paused, in_flight);
         let is_reading = self.assigned.values().all(|assigned| assigned.has_begun);
         self.probe().await;
-        match is_reading && !self.topics.is_empty() {
-            true if self.assigned.is_empty() => feed.status.responded(Duration::ZERO),
-            true => feed.status.responded(self.heard.elapsed()),
-            false => feed.status.set_delivers(false),
+        if !is_reading || self.topics.is_empty() {
+            feed.status.set_delivers(false);
+        } else if self.assigned.is_empty() {
+            feed.status.responded(Duration::ZERO);
+        } else {
+            feed.status.responded(self.heard.elapsed());
         }
         Ok(())
     }

@@ -149,11 +149,12 @@ impl Sources {
             prefixes: Mutex::default(),
         });
         let linger: Arc<Linger> = Arc::default();
-        let of_tasks = (Arc::clone(&expected), Arc::clone(&linger));
+        let (task_expected, task_linger) = (Arc::clone(&expected), Arc::clone(&linger));
         Sources {
             expected,
             tasks: Supervisor::new("ringmain-sources", inlet, move |member, stopped| {
-                Box::pin(retry(member, of_tasks.clone(), stopped))
+                let (expected, linger) = (Arc::clone(&task_expected), Arc::clone(&task_linger));
+                Box::pin(retry(member, expected, linger, stopped))
             })
             .with_linger(linger),
         }
@@ -196,7 +197,8 @@ impl Sources {
 /// Runs a source until it is to end, and starts it again after a failure.
 async fn retry(
     member: Member<Source, Status>,
-    (expected, linger): (Arc<Expected>, Arc<Linger>),
+    expected: Arc<Expected>,
+    linger: Arc<Linger>,
     mut stopped: watch::Receiver<()>,
 ) {
     let Member {

@@ -168,20 +168,18 @@ impl Watcher {
                 (Some(_), None) => true,
                 (Some(folder), Some(name)) => {
                     let entry = (folder.clone(), OsStr::from_bytes(name.to_bytes()).to_owned());
-                    match self.entries.contains(&entry) {
-                        true if flags.contains(ReadFlags::MODIFY) => {
-                            self.written.insert(entry);
-                            self.writes += 1;
-                            false
+                    if !self.entries.contains(&entry) {
+                        false
+                    } else if flags.contains(ReadFlags::MODIFY) {
+                        self.written.insert(entry);
+                        self.writes += 1;
+                        false
+                    } else {
+                        // A change of attributes says nothing of the writer.
+                        if !flags.contains(ReadFlags::ATTRIB) {
+                            self.written.remove(&entry);
                         }
-                        true => {
-                            // A change of attributes says nothing of the writer.
-                            if !flags.contains(ReadFlags::ATTRIB) {
-                                self.written.remove(&entry);
-                            }
-                            true
-                        }
-                        false => false,
+                        true
                     }
                 }
             };

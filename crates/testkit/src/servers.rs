@@ -146,17 +146,16 @@ impl Postgres {
             skipped("a test with a real server: no PostgreSQL in /usr/lib/postgresql");
             return None;
         };
-        let owner = match rustix::process::geteuid().is_root() {
-            false => None,
-            true => match user("postgres") {
-                Some(owner) => Some(owner),
-                None => {
-                    skipped(
-                        "a test with a real server: PostgreSQL does not run as root, and there is no user postgres",
-                    );
-                    return None;
-                }
-            },
+        let owner = if rustix::process::geteuid().is_root() {
+            let Some(owner) = user("postgres") else {
+                skipped(
+                    "a test with a real server: PostgreSQL does not run as root, and there is no user postgres",
+                );
+                return None;
+            };
+            Some(owner)
+        } else {
+            None
         };
         let mut server = Postgres {
             program: None,

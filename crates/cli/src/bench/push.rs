@@ -81,7 +81,7 @@ pub(super) fn run(args: &Push) -> Result<(), CliError> {
     let publishing = publishing
         .map(|(to, form)| connect_publishing(args, target, &addr, to, form))
         .transpose()?;
-    let plan = build_plan(args, target.scheme, nodes, (publishing, broker), cpus, &allowed)?;
+    let plan = build_plan(args, target.scheme, nodes, publishing, broker, cpus, &allowed)?;
     let shared = shared_cpus(server.as_ref(), args, &plan, &allowed);
     let session = Session::new(plan).map_err(push_error)?;
     interrupt.set_on_interrupt(session.stop());
@@ -306,7 +306,8 @@ fn build_plan(
     args: &Push,
     scheme: Scheme,
     nodes: Vec<Node>,
-    (publishing, broker): (Option<Publishing>, Option<BrokerPlan>),
+    publishing: Option<Publishing>,
+    broker: Option<BrokerPlan>,
     cpus: Vec<usize>,
     allowed: &[usize],
 ) -> Result<Plan, CliError> {

@@ -61,7 +61,7 @@ impl BenchSession {
         let (server, reached) =
             reach_target(&resolve_addresses(&workload.place)?, watched, started, &interrupt)?;
         let interval = Time(MEASURE_INTERVAL).0;
-        let plan = build_plan(&workload, reached, &threads, (&args.load, &args.client), interval)?;
+        let plan = build_plan(&workload, reached, &threads, &args.load, &args.client, interval)?;
         let plan = Plan {
             seed: args.client.seed.unwrap_or_else(ringmain_sys::clock::random),
             rounds: args.load.rounds.unwrap_or(COMPARE_ROUNDS),

@@ -95,7 +95,8 @@ fn run_target(args: &Bench, name: &str, workload: &Workload) -> Result<(), CliEr
         workload,
         reached,
         &threads,
-        (&args.load, &args.client),
+        &args.load,
+        &args.client,
         args.results.interval.0,
     )?;
     let placement = CpuPlacement::of(server.as_ref(), started, &plan, &allowed);

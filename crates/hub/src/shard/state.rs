@@ -352,11 +352,8 @@ impl ChannelShard {
         let is_retained = |retained: &PublicationRecord| {
             Duration::from_millis(retained.age).saturating_add(elapsed) < history_options.ttl
         };
-        let (records, mut floor) = numbered(
-            record.retained,
-            (record.top, record.floor),
-            record.uses_log_offsets,
-        )?;
+        let (records, mut floor) =
+            numbered(record.retained, record.top, record.floor, record.uses_log_offsets)?;
         let expired = records
             .iter()
             .take_while(|retained| !is_retained(retained))
@@ -406,7 +403,8 @@ impl ChannelShard {
 /// Returns the retained publications of a channel at this position with their offsets, and its floor. `None`: they are invalid.
 fn numbered(
     mut records: Vec<PublicationRecord>,
-    (top, mut floor): (u64, u64),
+    top: u64,
+    mut floor: u64,
     uses_log_offsets: bool,
 ) -> Option<(Vec<PublicationRecord>, u64)> {
     let before = top - u64::try_from(records.len()).ok()?;

@@ -135,7 +135,8 @@ impl Reason {
 impl Recorder {
     pub(super) fn new(
         api: Api,
-        (controller, instance): (&str, &str),
+        controller: &str,
+        instance: &str,
         findings: mpsc::Receiver<Finding>,
         leads: watch::Receiver<Term>,
     ) -> Recorder {
@@ -159,7 +160,7 @@ impl Recorder {
             tokio::select! {
                 biased;
                 finding = self.findings.recv() => match finding {
-                    Some(finding) => self.ledger.record(finding, (clock::monotonic(), clock::realtime()), leads),
+                    Some(finding) => self.ledger.record(finding, clock::monotonic(), clock::realtime(), leads),
                     None => return,
                 },
                 changed = self.leads.changed() => if changed.is_err() {
@@ -240,7 +241,7 @@ impl Ledger {
 
     /// Counts a finding. A new one at the limit replaces the one that was found least recently.
     /// Repetitions count only while this replica writes: otherwise another one counts them.
-    pub(super) fn record(&mut self, finding: Finding, (now, since_1970): (Duration, Duration), leads: bool) {
+    pub(super) fn record(&mut self, finding: Finding, now: Duration, since_1970: Duration, leads: bool) {
         let id = (finding.key.clone(), finding.reason);
         // Another object of the same name has an Event of its own.
         let known = self.events.get_mut(&id);

@@ -96,7 +96,8 @@ pub async fn run(
     settings: Settings,
     plane: Box<dyn DataPlane>,
     health: Arc<Health>,
-    (mut stop, mut again): (watch::Receiver<bool>, watch::Receiver<()>),
+    mut stop: watch::Receiver<bool>,
+    mut again: watch::Receiver<()>,
 ) {
     log::info!("following Gateways of {} at {}", settings.controller, api.url());
     health.begin(api.url(), &settings.controller, &settings.identity);
@@ -108,11 +109,12 @@ pub async fn run(
     let candidate = Candidate::new(api.clone(), lease, settings.identity.clone(), Arc::clone(&health));
     let candidate = tokio::spawn(candidate.run(leads, stop.clone()));
     let (findings, found) = mpsc::channel(limits::EVENTS_QUEUED);
-    let names = (&*settings.controller, &*settings.identity);
-    let recorder = tokio::spawn(Recorder::new(api.clone(), names, found, leading.clone()).run());
-    let writer = Writer::new(api.clone(), wishes, leading.clone(), (returned, findings.clone()));
+    let (controller, identity) = (&settings.controller, &settings.identity);
+    let recorder = Recorder::new(api.clone(), controller, identity, found, leading.clone());
+    let recorder = tokio::spawn(recorder.run());
+    let writer = Writer::new(api.clone(), wishes, leading.clone(), returned, findings.clone());
     let writer = tokio::spawn(writer.run());
-    let mut live = Live::new(api, settings, plane, health, wanted, (sender, findings));
+    let mut live = Live::new(api, settings, plane, health, wanted, sender, findings);
     loop {
         let wake = live.turn();
         let wake = async move {
@@ -186,7 +188,8 @@ impl Live {
         plane: Box<dyn DataPlane>,
         health: Arc<Health>,
         wanted: watch::Sender<Arc<Wanted>>,
-        (sender, findings): (mpsc::Sender<Change>, mpsc::Sender<Finding>),
+        sender: mpsc::Sender<Change>,
+        findings: mpsc::Sender<Finding>,
     ) -> Live {
         let mut live = Live {
             pool: Pool::new(settings.pool),

@@ -333,9 +333,9 @@ impl Events {
 
     fn find(&mut self, name: &str, leads: bool) {
         self.now += Duration::from_secs(1);
-        let times = (self.now, Duration::from_secs(1_767_225_600) + self.now);
+        let since_1970 = Duration::from_secs(1_767_225_600) + self.now;
         self.ledger
-            .record(finding(name, Reason::Unreadable), times, leads);
+            .record(finding(name, Reason::Unreadable), self.now, since_1970, leads);
     }
 
     fn due(&self) -> Option<Due> {
@@ -398,7 +398,7 @@ fn event_is_about_its_object() {
         reason: Reason::NotWritten,
         note: "é".repeat(1000),
     };
-    events.ledger.record(class, (events.now, events.now), true);
+    events.ledger.record(class, events.now, events.now, true);
     let due = events.due().unwrap();
     assert_eq!(due.path, "/apis/events.k8s.io/v1/namespaces/default/events");
     assert!(due.name.len() <= 253);
@@ -432,7 +432,7 @@ fn repeated_finding_updates_a_series_once_a_minute() {
     // An object that was created again is another one.
     let mut again = finding("one", Reason::Unreadable);
     again.uid = "another".to_owned();
-    events.ledger.record(again, (events.now, events.now), true);
+    events.ledger.record(again, events.now, events.now, true);
     let other = events.due().unwrap();
     assert!(matches!(&other.write, EventWrite::Create(event) if event["regarding"]["uid"] == "another"));
     assert_ne!(other.name, due.name);

@@ -57,7 +57,8 @@ impl Writer {
         api: Api,
         wanted: watch::Receiver<Arc<Wanted>>,
         leads: watch::Receiver<Term>,
-        (returned, findings): (mpsc::Sender<Object>, mpsc::Sender<Finding>),
+        returned: mpsc::Sender<Object>,
+        findings: mpsc::Sender<Finding>,
     ) -> Writer {
         Writer {
             api,

@@ -139,13 +139,13 @@ impl<'a> Attached<'a> {
         let mut taken = Taken::default();
         for spec in &gateway.spec.listeners {
             let owner = key(Kind::Gateway, &id);
-            let listener = ListenerState::new(context, (index, gateway), owner, spec);
+            let listener = ListenerState::new(context, index, gateway, owner, spec);
             self.add_listener(listener, first, &mut taken);
         }
         for (set, _) in sets.iter().filter(|(_, is_allowed)| *is_allowed) {
             for spec in &set.spec.listeners {
                 let owner = key(Kind::ListenerSet, &set.metadata.id());
-                let listener = ListenerState::new(context, (index, gateway), owner, spec);
+                let listener = ListenerState::new(context, index, gateway, owner, spec);
                 self.add_listener(listener, first, &mut taken);
             }
         }

@@ -39,7 +39,8 @@ pub(super) struct ListenerState<'a> {
 impl<'a> ListenerState<'a> {
     pub(super) fn new(
         context: &mut Context<'_>,
-        (index, gateway): (usize, &Gateway),
+        index: usize,
+        gateway: &Gateway,
         owner: Key,
         spec: &'a ListenerSpec,
     ) -> ListenerState<'a> {

@@ -217,7 +217,8 @@ impl Translator {
             self.route(
                 context,
                 attached,
-                (Kind::HttpRoute, &route.metadata),
+                Kind::HttpRoute,
+                &route.metadata,
                 |context, attached| RouteParts::Http(shared(http::translate_http(context, attached, route))),
             );
         }
@@ -225,7 +226,8 @@ impl Translator {
             self.route(
                 context,
                 attached,
-                (Kind::GrpcRoute, &route.metadata),
+                Kind::GrpcRoute,
+                &route.metadata,
                 |context, attached| RouteParts::Http(shared(http::translate_grpc(context, attached, route))),
             );
         }
@@ -233,7 +235,8 @@ impl Translator {
             self.route(
                 context,
                 attached,
-                (Kind::TlsRoute, &route.metadata),
+                Kind::TlsRoute,
+                &route.metadata,
                 |context, attached| {
                     RouteParts::Stream(shared(stream::translate_tls(context, attached, route)))
                 },
@@ -243,7 +246,8 @@ impl Translator {
             self.route(
                 context,
                 attached,
-                (Kind::TcpRoute, &route.metadata),
+                Kind::TcpRoute,
+                &route.metadata,
                 |context, attached| {
                     RouteParts::Stream(shared(stream::translate_tcp(context, attached, route)))
                 },
@@ -256,7 +260,8 @@ impl Translator {
         &mut self,
         context: &mut Context<'a>,
         attached: &mut Attached<'a>,
-        (kind, meta): (Kind, &Meta),
+        kind: Kind,
+        meta: &Meta,
         translate: impl FnOnce(&mut Context<'a>, &mut Attached<'a>) -> RouteParts,
     ) {
         let key = Key::new(kind, Arc::clone(&meta.namespace), Arc::clone(&meta.name));

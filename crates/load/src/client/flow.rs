@@ -9,7 +9,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 
 use super::link::{InFlight, Lane, Link, Next, Reading, Stage, State};
-use super::speak::{Draws, write_or_keep};
+use super::speak::{Draws, Incoming, Outgoing, write_or_keep};
 use super::{Answer, Client, Heard, Place};
 use crate::limits;
 
@@ -144,11 +144,13 @@ impl Client {
             sequence: &mut self.sequence,
             scratch: &mut self.scratch,
         };
-        let number = self.first + u64::from(index);
-        let (link_and_lane, traffic) = ((&mut *link, &*place), &self.traffic);
-        let written = self
-            .speaker
-            .write(conn, link_and_lane, number, traffic, request, &mut draws);
+        let outgoing = Outgoing {
+            number: self.first + u64::from(index),
+            lane: place,
+            request,
+        };
+        let (speaker, traffic) = (&mut self.speaker, &self.traffic);
+        let written = speaker.write(conn, link, traffic, outgoing, &mut draws);
         if !matches!(link.reading, Reading::Http2(_)) {
             link.in_flight.push_back(request);
         }
@@ -246,15 +248,14 @@ impl Client {
                 scratch: &mut self.scratch,
             };
             let lanes = &mut self.lanes[index as usize * each..][..each];
-            let (link_with_lanes, traffic) = ((&mut *link, lanes), &self.traffic);
-            let (taken, heard) = self.speaker.read(
-                link_with_lanes,
+            let incoming = Incoming {
                 number,
-                traffic,
-                (asked, now),
-                &mut bytes[at..],
-                &mut draws,
-            );
+                asked,
+                now,
+                bytes: &mut bytes[at..],
+            };
+            let (speaker, traffic) = (&mut self.speaker, &self.traffic);
+            let (taken, heard) = speaker.read(link, lanes, traffic, incoming, &mut draws);
             at += taken;
             self.window.received(taken);
             self.speaker.tell_messages(&mut self.window);
@@ -447,7 +448,7 @@ impl Client {
         }
         let each = self.plan.pipeline as usize;
         let lanes = &mut self.lanes[index as usize * each..][..each];
-        match self.speaker.end((link, lanes), &self.traffic) {
+        match self.speaker.end(link, lanes, &self.traffic) {
             Heard::Answer(request, _) if conn.was_cut() => {
                 self.links[index as usize].in_flight.push_front(request);
                 self.lose(index, "closed without close_notify");

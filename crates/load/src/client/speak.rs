@@ -13,7 +13,7 @@ use super::echo::Echo;
 use super::http1::{self, Http1};
 use super::http2::{Http2, Session};
 use super::link::{InFlight, Lane, Link, Reading, Stage};
-use super::websocket::{Opened, WebSocket};
+use super::websocket::{Awaited, Opened, WebSocket};
 use super::window::Window;
 use super::{Answer, Heard, Told};
 use crate::plan::Protocol;
@@ -36,6 +36,24 @@ pub(super) struct Draws<'a> {
     pub(super) random: &'a mut fastrand::Rng,
     pub(super) sequence: &'a mut Sequence,
     pub(super) scratch: &'a mut Vec<u8>,
+}
+
+/// A request that is about to leave.
+pub(super) struct Outgoing<'a> {
+    /// The number of the connection.
+    pub(super) number: u64,
+    pub(super) lane: &'a Lane,
+    pub(super) request: InFlight,
+}
+
+/// Bytes that have arrived on a connection.
+pub(super) struct Incoming<'a> {
+    /// The number of the connection.
+    pub(super) number: u64,
+    /// The number of the oldest requests in flight that were sent before these bytes arrived.
+    pub(super) asked: usize,
+    pub(super) now: Time,
+    pub(super) bytes: &'a mut [u8],
 }
 
 impl Speaker {
@@ -168,10 +186,13 @@ impl Speaker {
     pub(super) fn write(
         &mut self,
         conn: Conn<'_>,
-        (link, lane): (&mut Link, &Lane),
-        number: u64,
+        link: &mut Link,
         traffic: &Traffic,
-        request: InFlight,
+        Outgoing {
+            number,
+            lane,
+            request,
+        }: Outgoing<'_>,
         draws: &mut Draws<'_>,
     ) -> Result<usize, WriteError> {
         match self {
@@ -186,7 +207,7 @@ impl Speaker {
                 let Reading::WebSocket(reading) = &mut link.reading else {
                     unreachable!("a link reads what its worker speaks");
                 };
-                websocket.write(reading, socket(traffic), (number, link.messages), draws);
+                websocket.write(reading, socket(traffic), number, link.messages, draws);
                 link.messages += 1;
                 let frames = &*draws.scratch;
                 write_or_keep(conn, &mut link.unsent, frames, || Bytes::copy_from_slice(frames))
@@ -212,18 +233,22 @@ impl Speaker {
         }
     }
 
-    /// Takes bytes that came on `link`; returns how many were taken, and what came of it. Its first `asked` requests in flight
-    /// were sent before these bytes came.
+    /// Takes bytes that came on `link`; returns how many were taken, and what came of it.
     #[inline]
     pub(super) fn read(
         &mut self,
-        (link, lanes): (&mut Link, &mut [Lane]),
-        number: u64,
+        link: &mut Link,
+        lanes: &mut [Lane],
         traffic: &Traffic,
-        (asked, now): (usize, Time),
-        input: &mut [u8],
+        incoming: Incoming<'_>,
         draws: &mut Draws<'_>,
     ) -> (usize, Heard) {
+        let Incoming {
+            number,
+            asked,
+            now,
+            bytes: input,
+        } = incoming;
         if let (Speaker::Http2(http2), Reading::Http2(session)) = (&mut *self, &mut link.reading) {
             return http2.read(session, lanes, traffic, now, input);
         }
@@ -241,7 +266,12 @@ impl Speaker {
             }
             (Speaker::Echo(echo), Reading::Echo(received), _) => echo.read(number, oldest, received, input),
             (Speaker::WebSocket(websocket), Reading::WebSocket(reading), _) => {
-                websocket.read(reading, socket(traffic), (number, oldest), asked, input, draws)
+                let awaited = Awaited {
+                    connection: number,
+                    oldest,
+                    asked,
+                };
+                websocket.read(reading, socket(traffic), awaited, input, draws)
             }
             _ => unreachable!("a link reads what its worker speaks"),
         };
@@ -249,7 +279,7 @@ impl Speaker {
     }
 
     /// The server has sent its last byte while requests are in flight on `link`.
-    pub(super) fn end(&mut self, (link, lanes): (&mut Link, &mut [Lane]), traffic: &Traffic) -> Heard {
+    pub(super) fn end(&mut self, link: &mut Link, lanes: &mut [Lane], traffic: &Traffic) -> Heard {
         match (self, &mut link.reading, link.in_flight.front()) {
             (Speaker::Http1(http1), Reading::Http1(reading), Some(request)) => {
                 let step = &traffic.flows()[request.flow as usize].steps[request.step as usize];

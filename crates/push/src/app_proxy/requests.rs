@@ -41,13 +41,14 @@ impl<'a> RequestBody<'a> {
     /// [`Fault::BAD_REQUEST`]: the data is not JSON, and is not sent as base64.
     pub(super) fn with_data(mut self, data: &'a Bytes, binary: bool) -> Result<RequestBody<'a>, Fault> {
         self.encoding = if binary { "binary" } else { "json" };
-        match binary {
-            _ if data.is_empty() => {}
-            true => self.b64data = STANDARD.encode(data),
-            false => {
-                let raw: &RawValue = serde_json::from_slice(data).map_err(|_| Fault::BAD_REQUEST)?;
-                self.data = Some(raw);
-            }
+        if data.is_empty() {
+            return Ok(self);
+        }
+        if binary {
+            self.b64data = STANDARD.encode(data);
+        } else {
+            let raw: &RawValue = serde_json::from_slice(data).map_err(|_| Fault::BAD_REQUEST)?;
+            self.data = Some(raw);
         }
         Ok(self)
     }

@@ -19,7 +19,7 @@ impl Reader<'_> {
     }
 
     /// The log lost records that were read, and others have their offsets now: another life.
-    pub(super) async fn truncated(&mut self, feed: &mut Feed, key: &Key, (offset, leader_epoch): (i64, i32)) {
+    pub(super) async fn truncated(&mut self, feed: &mut Feed, key: &Key, offset: i64, leader_epoch: i32) {
         let Some(assigned) = self.assigned.get_mut(key) else {
             return;
         };

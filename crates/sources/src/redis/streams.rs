@@ -386,7 +386,7 @@ impl<'s> Reader<'s> {
                 deleted.push(id);
                 continue;
             };
-            let record = record(self.name, (id, life), fields, field);
+            let record = record(self.name, id, life, fields, field);
             let number = self.first + self.held.len() as u64;
             self.held.push_back(id);
             self.partition.push(&mut feed, record, 0, number + 1);
@@ -536,12 +536,7 @@ fn unexpected(command: &str) -> Failure {
 }
 
 /// The record of an entry. One without the field of the value is of no format.
-fn record(
-    stream: &Arc<str>,
-    (id, life): (EntryId, u64),
-    fields: Vec<(String, Bytes)>,
-    field: &str,
-) -> Record {
+fn record(stream: &Arc<str>, id: EntryId, life: u64, fields: Vec<(String, Bytes)>, field: &str) -> Record {
     let (mut value, mut key, mut headers) = (None, None, Vec::with_capacity(fields.len()));
     for (name, content) in fields {
         if name == field && value.is_none() {

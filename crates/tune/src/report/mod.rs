@@ -88,10 +88,12 @@ pub fn head(host: &Host, wish: &Wish, style: Style) -> String {
         facts.push("as an ordinary user".into());
     }
     let cards: Vec<String> = host.cards().map(card).collect();
-    let cards = match cards.is_empty() {
-        true if host.service.is_local() => "none: the service listens on the loopback interface".to_owned(),
-        true => unknown.to_owned(),
-        false => cards.join("; "),
+    let cards = if !cards.is_empty() {
+        cards.join("; ")
+    } else if host.service.is_local() {
+        "none: the service listens on the loopback interface".to_owned()
+    } else {
+        unknown.to_owned()
     };
     let profile = format!("{:?}", wish.profile).to_lowercase();
     let mut out = String::new();

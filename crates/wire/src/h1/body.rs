@@ -244,7 +244,7 @@ impl BodyDecoder {
     #[inline]
     fn framing_byte(&mut self, byte: u8, at: usize) -> Result<State, PeerFault> {
         match self.state {
-            State::Size { digits, size, line } => self.size_byte(byte, at, (digits, size, line)),
+            State::Size { digits, size, line } => self.size_byte(byte, at, digits, size, line),
             State::Gap { size, line } => {
                 let line = self.line_byte(line, at)?;
                 match byte {
@@ -287,7 +287,9 @@ impl BodyDecoder {
         &mut self,
         byte: u8,
         at: usize,
-        (digits, size, line): (u8, u64, u32),
+        digits: u8,
+        size: u64,
+        line: u32,
     ) -> Result<State, PeerFault> {
         let line = self.line_byte(line, at)?;
         if let Some(digit) = (byte as char).to_digit(16)

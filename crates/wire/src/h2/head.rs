@@ -133,7 +133,7 @@ impl HeadBuffer {
             .decoder
             .decode(block, &mut self.arena, &mut |arena, field| {
                 if field.tag.kind == Kind::Cookie && found.cookies > 0 && found.fault.is_none() {
-                    return take_crumb(arena, field, limits, (&*table, &mut *cookies), found);
+                    return take_crumb(arena, field, limits, table, cookies, found);
                 }
                 take(arena, field, limits, table, found);
             })?;
@@ -336,7 +336,8 @@ fn take_crumb(
     arena: &mut Vec<u8>,
     field: Decoded,
     limits: &Limits,
-    (table, cookies): (&FieldTable, &mut Vec<u8>),
+    table: &FieldTable,
+    cookies: &mut Vec<u8>,
     found: &mut Found,
 ) {
     let Decoded { at, name, value, tag } = field;

@@ -79,7 +79,8 @@ fn run_comparison(args: &Compare, workloads: &[Workload]) -> Result<(), CliError
             workload,
             reached,
             &threads,
-            (&args.load, &args.client),
+            &args.load,
+            &args.client,
             args.results.interval.0,
         )?;
         let plan = Plan {
@@ -99,7 +100,7 @@ fn run_comparison(args: &Compare, workloads: &[Workload]) -> Result<(), CliError
         });
     }
     let failed = run_rounds(&mut sides, &interrupt, Live::new(args.results.quiet))?;
-    write_results(args, sides, seed, sinks, (failed, interrupt.is_interrupted()))
+    write_results(args, sides, seed, sinks, failed, interrupt.is_interrupted())
 }
 
 /// Returns the server of the target with this name.
@@ -173,7 +174,8 @@ fn write_results(
     sides: Vec<ComparedTarget>,
     seed: u64,
     sinks: Sinks,
-    (failed, interrupted): (Option<CliError>, bool),
+    failed: Option<CliError>,
+    interrupted: bool,
 ) -> Result<(), CliError> {
     let runs: Vec<Run> = sides.iter().map(|side| side.run.clone()).collect();
     let comparisons = compare(&runs, seed);

@@ -318,7 +318,8 @@ pub(super) fn build_plan(
     workload: &Workload,
     mut targets: Vec<Addr>,
     threads: &Threads,
-    (load, client): (&Load, &Client),
+    load: &Load,
+    client: &Client,
     interval: Duration,
 ) -> Result<Plan, CliError> {
     let sources: Vec<Addr> = client.source.iter().flatten().cloned().collect();

@@ -219,7 +219,8 @@ fn plan_of(args: &[&str]) -> Result<Plan, CliError> {
         &workload,
         addr,
         &threads,
-        (&bench.load, &bench.client),
+        &bench.load,
+        &bench.client,
         bench.results.interval.0,
     )
 }

@@ -69,9 +69,10 @@ pub(crate) fn upstream(answer: &'static str) -> (SocketAddr, Receiver<HttpMessag
 fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<HttpMessage>) {
     let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
     while let Some(message) = HttpMessage::read(&mut reader) {
-        let body = match message.body.is_empty() {
-            true => answer.as_bytes().to_vec(),
-            false => message.body.clone(),
+        let body = if message.body.is_empty() {
+            answer.as_bytes().to_vec()
+        } else {
+            message.body.clone()
         };
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nETag: \"1\"\r\nContent-Length: {}\r\n\r\n",
@@ -89,9 +90,10 @@ fn serve(mut stream: TcpStream, answer: &str, seen: &mpsc::Sender<HttpMessage>) 
 pub(crate) fn ask(addr: &str, method: &str, target: &str, body: &str) -> HttpMessage {
     let mut stream = TcpStream::connect(addr).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let length = match body.is_empty() {
-        true => String::new(),
-        false => format!("Content-Length: {}\r\n", body.len()),
+    let length = if body.is_empty() {
+        String::new()
+    } else {
+        format!("Content-Length: {}\r\n", body.len())
     };
     let text = format!(
         "{method} {target} HTTP/1.1\r\nHost: api\r\nAccept-Encoding: gzip\r\nX-Signature: forged\r\n{length}\r\n{body}"

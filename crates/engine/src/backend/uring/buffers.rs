@@ -61,7 +61,8 @@ impl Buffers {
     pub(super) fn register(
         ring: &IoUring,
         group: u16,
-        (count, bytes): (u16, u32),
+        count: u16,
+        bytes: u32,
         floor: u16,
     ) -> io::Result<Buffers> {
         assert!(

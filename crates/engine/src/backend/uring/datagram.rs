@@ -61,7 +61,8 @@ impl Uring {
             match Buffers::register(
                 ring,
                 GROUP,
-                (limits::DATAGRAM_BUFFERS, BUFFER_BYTES as u32),
+                limits::DATAGRAM_BUFFERS,
+                BUFFER_BYTES as u32,
                 limits::DATAGRAM_BUFFERS,
             ) {
                 Ok(buffers) => self.datagrams.buffers = Some(buffers),

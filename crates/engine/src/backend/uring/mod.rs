@@ -120,7 +120,8 @@ impl Uring {
         let buffers = Buffers::register(
             &io_uring,
             0,
-            (config.receive_buffers, config.receive_buffer_bytes),
+            config.receive_buffers,
+            config.receive_buffer_bytes,
             limits::RECEIVE_WINDOW,
         )?;
         let register = config.features.has(Feature::RegisteredRing);

@@ -73,6 +73,17 @@ struct Echoed {
     wrong: bool,
 }
 
+/// The messages of a connection that are on their way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Awaited {
+    /// The number of the connection.
+    pub(crate) connection: u64,
+    /// The number of the first message that has not come back yet.
+    pub(crate) oldest: u64,
+    /// The number of messages on their way.
+    pub(crate) asked: usize,
+}
+
 /// What came of an answer to a handshake.
 #[derive(Debug)]
 pub(crate) enum Opened {
@@ -141,7 +152,8 @@ impl WebSocket {
         &mut self,
         reading: &mut Reading,
         socket: &Socket,
-        (connection, number): (u64, u64),
+        connection: u64,
+        number: u64,
         draws: &mut Draws<'_>,
     ) {
         let Draws {
@@ -186,14 +198,12 @@ impl WebSocket {
         written.expect("a link that stands has sent no Close");
     }
 
-    /// Takes bytes of messages, of which `oldest` is the first that has not come back yet and `asked` are on their way; returns
-    /// how many were taken, and what came of it.
+    /// Takes bytes of the messages that are awaited. Returns how many were taken, and what came of it.
     pub(crate) fn read(
         &mut self,
         reading: &mut Reading,
         socket: &Socket,
-        (connection, oldest): (u64, u64),
-        asked: usize,
+        awaited: Awaited,
         input: &mut [u8],
         draws: &mut Draws<'_>,
     ) -> (usize, Told) {
@@ -231,10 +241,15 @@ impl WebSocket {
                     say_close(&mut frames.encoder, close.map(|close| close.code), draws);
                     return (at, Told::Closing("closed by a Close frame"));
                 }
-                Event::Piece(_) if asked == 0 => return (at, Told::Broken("sent what nobody asked for")),
+                Event::Piece(_) if awaited.asked == 0 => {
+                    return (at, Told::Broken("sent what nobody asked for"));
+                }
                 Event::Piece(piece) => {
-                    let kept = (&reading.sent, &reading.lengths);
-                    let expected = expected(&mut self.marked, socket, (connection, oldest), kept);
+                    let Awaited {
+                        connection, oldest, ..
+                    } = awaited;
+                    let (sent, lengths) = (&reading.sent, &reading.lengths);
+                    let expected = expected(&mut self.marked, socket, connection, oldest, sent, lengths);
                     if let Some(right) = frames.echoed.take(piece, socket.kind(), expected) {
                         self.inflaters.extend(frames.inflater.take());
                         if let Some(length) = reading.lengths.pop_front() {
@@ -318,8 +333,10 @@ impl Echoed {
 fn expected<'a>(
     marked: &'a mut Echo,
     socket: &'a Socket,
-    (connection, number): (u64, u64),
-    (sent, lengths): (&'a VecDeque<u8>, &VecDeque<u32>),
+    connection: u64,
+    number: u64,
+    sent: &'a VecDeque<u8>,
+    lengths: &VecDeque<u32>,
 ) -> [&'a [u8]; 2] {
     match socket.content() {
         Content::Marked(_) => [marked.message(connection, number), &[]],

@@ -50,7 +50,7 @@ impl Bench {
         };
         let socket = self.traffic.socket().expect("messages");
         self.websocket
-            .write(&mut self.reading, socket, (CONNECTION, number), &mut draws);
+            .write(&mut self.reading, socket, CONNECTION, number, &mut draws);
         self.scratch.clone()
     }
 
@@ -66,10 +66,13 @@ impl Bench {
                     scratch: &mut self.scratch,
                 };
                 let socket = self.traffic.socket().expect("messages");
-                let left = asked - oldest;
-                let place = (CONNECTION, oldest as u64);
+                let awaited = Awaited {
+                    connection: CONNECTION,
+                    oldest: oldest as u64,
+                    asked: asked - oldest,
+                };
                 let (websocket, reading) = (&mut self.websocket, &mut self.reading);
-                let (taken, heard) = websocket.read(reading, socket, place, left, &mut kept, &mut draws);
+                let (taken, heard) = websocket.read(reading, socket, awaited, &mut kept, &mut draws);
                 kept.drain(..taken);
                 match heard {
                     Told::More => break,

@@ -113,7 +113,7 @@ impl Listeners {
         }
         match self.plan.transport {
             Transport::WebSocket(format) => {
-                at += self.frames(conn, index, talk, &mut bytes[at..], (format, now))?;
+                at += self.frames(conn, index, talk, &mut bytes[at..], format, now)?;
             }
             Transport::Sse => at += self.events(conn, index, talk, &bytes[at..], now)?,
         }
@@ -191,7 +191,8 @@ impl Listeners {
         index: u32,
         talk: &mut Talk,
         bytes: &mut [u8],
-        (format, now): (Format, Time),
+        format: Format,
+        now: Time,
     ) -> Result<usize, Stop> {
         let mut at = 0;
         loop {
@@ -220,13 +221,13 @@ impl Listeners {
                     return Err(Stop::Closed(u32::from(code), shown(reason)));
                 }
                 Event::Piece(piece) if piece.first && piece.last => {
-                    self.message(conn, index, talk, piece.data, (format, now))?;
+                    self.message(conn, index, talk, piece.data, format, now)?;
                 }
                 Event::Piece(piece) => {
                     talk.carry.extend_from_slice(piece.data);
                     if piece.last {
                         let carry = std::mem::take(&mut talk.carry);
-                        self.message(conn, index, talk, &carry, (format, now))?;
+                        self.message(conn, index, talk, &carry, format, now)?;
                         keep(talk, carry);
                     }
                 }
@@ -299,7 +300,7 @@ impl Listeners {
         let Some(data) = line.strip_prefix(b"data:") else {
             return Ok(());
         };
-        self.part(conn, index, talk, data.trim_ascii(), (Format::Json, now))
+        self.part(conn, index, talk, data.trim_ascii(), Format::Json, now)
     }
 
     fn message(
@@ -308,11 +309,12 @@ impl Listeners {
         index: u32,
         talk: &mut Talk,
         message: &[u8],
-        (format, now): (Format, Time),
+        format: Format,
+        now: Time,
     ) -> Result<(), Stop> {
         for part in Parts::new(format, message) {
             let part = part.map_err(|_| Stop::Broken("sent what is no message of the protocol"))?;
-            self.part(conn, index, talk, part, (format, now))?;
+            self.part(conn, index, talk, part, format, now)?;
         }
         Ok(())
     }
@@ -323,7 +325,8 @@ impl Listeners {
         index: u32,
         talk: &mut Talk,
         part: &[u8],
-        (format, now): (Format, Time),
+        format: Format,
+        now: Time,
     ) -> Result<(), Stop> {
         self.figures.counts.messages += 1;
         let read =

@@ -219,10 +219,13 @@ fn a_common_channel_has_all_clients_and_figures_of_its_own() {
 
 #[test]
 fn what_is_lost_is_counted_once_for_each_client() {
-    let server = Server::new(Manner::Right, |case| match case.number % 10 == 5 {
+    let server = Server::new(Manner::Right, |case| {
         // To two of the channel's four clients.
-        true if case.client < 2 => vec![],
-        _ => right(case),
+        if case.number % 10 == 5 && case.client < 2 {
+            vec![]
+        } else {
+            right(case)
+        }
     });
     let run = run(plan(&server));
     let lost = 10 * 2;

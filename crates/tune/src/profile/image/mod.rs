@@ -132,7 +132,7 @@ impl Image {
         let contents = if name.path == Path::new("[vdso]") {
             vdso().map(|bytes| Contents::Memory(Cursor::new(bytes)))
         } else {
-            find(pid, mapping, name).map(Contents::File)
+            find(pid, mapping.0, mapping.1, name).map(Contents::File)
         };
         let source = contents.map(|contents| Source {
             contents,
@@ -293,7 +293,7 @@ fn bytes(elf: &Elf<'_>, name: &str) -> Option<Bytes> {
 }
 
 /// The file of a mapping, if it still is that file.
-fn find(pid: u32, (start, end): (u64, u64), name: &Name) -> Option<File> {
+fn find(pid: u32, start: u64, end: u64, name: &Name) -> Option<File> {
     // The mapping itself, which is right even when the file has been replaced; it needs more rights than its path.
     if let Ok(file) = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
         return Some(file);

@@ -32,7 +32,7 @@ impl Connection {
         }
         let end = header.has(frame::END_STREAM);
         if header.has(frame::END_HEADERS) {
-            return self.block((id, end, self_dependent), fragment, heads, out);
+            return self.block(id, end, self_dependent, fragment, heads, out);
         }
         self.block = Some(Box::new(Block {
             stream: id,
@@ -49,7 +49,8 @@ impl Connection {
         &mut self,
         header: Header,
         payload: &[u8],
-        (heads, out): (&mut HeadBuffer, &mut Vec<u8>),
+        heads: &mut HeadBuffer,
+        out: &mut Vec<u8>,
         now: Duration,
     ) -> Taken {
         if payload.is_empty() && !header.has(frame::END_HEADERS) {
@@ -70,7 +71,9 @@ impl Connection {
         }
         match self.block.take() {
             Some(block) => self.block(
-                (block.stream, block.end, block.self_dependent),
+                block.stream,
+                block.end,
+                block.self_dependent,
                 &block.bytes,
                 heads,
                 out,
@@ -82,7 +85,9 @@ impl Connection {
     /// A whole block.
     fn block(
         &mut self,
-        (id, end, self_dependent): (u32, bool, bool),
+        id: u32,
+        end: bool,
+        self_dependent: bool,
         bytes: &[u8],
         heads: &mut HeadBuffer,
         out: &mut Vec<u8>,

@@ -197,7 +197,7 @@ impl Connection {
         match header.kind {
             frame::DATA => self.data_frame(header, payload, now, out),
             frame::HEADERS => self.headers(header, payload, heads, out),
-            frame::CONTINUATION => self.continuation(header, payload, (heads, out), now),
+            frame::CONTINUATION => self.continuation(header, payload, heads, out, now),
             frame::RST_STREAM => self.rst_stream(header, payload, now, out),
             frame::WINDOW_UPDATE => self.window_update(header, payload, now),
             frame::SETTINGS => self.settings(header, payload, now, out),

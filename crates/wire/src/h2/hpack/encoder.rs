@@ -144,7 +144,7 @@ impl Encoder {
     pub(crate) fn field(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
         let index = static_table::index_of(name);
         if is_secret(name, value) {
-            return self.literal(0x10, 4, index, (name, value), out);
+            return self.literal(0x10, 4, index, name, value, out);
         }
         if let Some(index) = index.and_then(|index| static_entry(index, value)) {
             return out.push(0x80 | index as u8);
@@ -160,9 +160,9 @@ impl Encoder {
             *seen = [mark, seen[0]];
         }
         if !again || name.len() + value.len() > ENTRY_MOST {
-            return self.literal(0, 4, index, (name, value), out);
+            return self.literal(0, 4, index, name, value, out);
         }
-        self.literal(0x40, 6, index, (name, value), out);
+        self.literal(0x40, 6, index, name, value, out);
         let lower: &mut [u8] = &mut [0; ENTRY_MOST];
         let lower = &mut lower[..name.len()];
         lower.copy_from_slice(name);
@@ -205,7 +205,8 @@ impl Encoder {
         pattern: u8,
         bits: u32,
         index: Option<usize>,
-        (name, value): (&[u8], &[u8]),
+        name: &[u8],
+        value: &[u8],
         out: &mut Vec<u8>,
     ) {
         self.literals += 1;

@@ -29,7 +29,7 @@ struct Keys {
 }
 
 impl Keys {
-    fn new((next, secrets): (u64, ConnectionTrafficSecrets)) -> Self {
+    fn new(next: u64, secrets: ConnectionTrafficSecrets) -> Self {
         let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else {
             panic!("one suite is offered");
         };
@@ -118,8 +118,8 @@ impl Raw {
         let (secrets, kernel) = raw.dangerous_into_kernel_connection().expect("over");
         Self {
             kernel: Kernel::Client(kernel),
-            sent: Keys::new(secrets.tx),
-            received: Keys::new(secrets.rx),
+            sent: Keys::new(secrets.tx.0, secrets.tx.1),
+            received: Keys::new(secrets.rx.0, secrets.rx.1),
             tls13: version.version == ProtocolVersion::TLSv1_3,
         }
     }
@@ -139,8 +139,8 @@ impl Raw {
         let (secrets, kernel) = raw.dangerous_into_kernel_connection().expect("over");
         Self {
             kernel: Kernel::Server(kernel),
-            sent: Keys::new(secrets.tx),
-            received: Keys::new(secrets.rx),
+            sent: Keys::new(secrets.tx.0, secrets.tx.1),
+            received: Keys::new(secrets.rx.0, secrets.rx.1),
             tls13: version.version == ProtocolVersion::TLSv1_3,
         }
     }
@@ -208,7 +208,8 @@ impl Raw {
             Kernel::Client(client) => client.update_tx_secret(),
             Kernel::Server(server) => server.update_tx_secret(),
         };
-        self.sent = Keys::new(secrets.expect("TLS 1.3"));
+        let (next, secrets) = secrets.expect("TLS 1.3");
+        self.sent = Keys::new(next, secrets);
     }
 
     /// New keys for what is received.
@@ -217,6 +218,7 @@ impl Raw {
             Kernel::Client(client) => client.update_rx_secret(),
             Kernel::Server(server) => server.update_rx_secret(),
         };
-        self.received = Keys::new(secrets.expect("TLS 1.3"));
+        let (next, secrets) = secrets.expect("TLS 1.3");
+        self.received = Keys::new(next, secrets);
     }
 }

@@ -53,6 +53,15 @@ struct Occurred {
     removed: u64,
 }
 
+/// A step of a seed.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    seed: u64,
+    now: Duration,
+    /// The number of processed items.
+    clock: u64,
+}
+
 struct World {
     seed: u64,
     random: fastrand::Rng,
@@ -151,6 +160,14 @@ impl World {
         }
     }
 
+    fn current_step(&self) -> Step {
+        Step {
+            seed: self.seed,
+            now: self.now,
+            clock: self.clock,
+        }
+    }
+
     fn step(&mut self) {
         let node = self.random.usize(0..self.nodes.len());
         let client = self.random.usize(0..self.clients.len());
@@ -205,8 +222,8 @@ impl World {
 
     fn process_next(&mut self, node: usize, shard: usize) {
         self.clock += 1;
-        let (at, from) = ((self.now, self.clock), (shard, self.seed));
-        let gap = self.nodes[node].process(from, at, &self.reference, &mut self.occurred);
+        let step = self.current_step();
+        let gap = self.nodes[node].process(shard, step, &self.reference, &mut self.occurred);
         let clients = self.clients.iter_mut().filter(|client| client.node == node);
         for client in clients {
             if let Some(gap) = &gap {
@@ -232,7 +249,8 @@ impl World {
             );
             let (up, down) = (self.random.usize(0..=limit), self.random.usize(0..=limit));
             self.nodes[node].up(worker, shard, up, self.now);
-            self.nodes[node].down(shard, worker, down, (self.now, self.seed));
+            let step = self.current_step();
+            self.nodes[node].down(shard, worker, down, step);
         }
         self.receive(node);
     }
@@ -331,7 +349,8 @@ impl World {
                     for worker in 0..nodes::WORKERS {
                         for shard in 0..nodes::WORKERS {
                             self.nodes[node].up(worker, shard, usize::MAX, self.now);
-                            self.nodes[node].down(shard, worker, usize::MAX, (self.now, self.seed));
+                            let step = self.current_step();
+                            self.nodes[node].down(shard, worker, usize::MAX, step);
                         }
                     }
                     self.receive(node);

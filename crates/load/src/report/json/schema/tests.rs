@@ -94,7 +94,7 @@ fn validate(root: &Value, schema: &Value, value: &Value, path: &str) -> Result<(
         };
     };
     for (keyword, rule) in schema {
-        check(root, (keyword.as_str(), rule), schema, value, path)?;
+        check(root, keyword, rule, schema, value, path)?;
     }
     Ok(())
 }
@@ -114,7 +114,8 @@ fn is_of_type(value: &Value, name: &Value) -> bool {
 
 fn check(
     root: &Value,
-    (keyword, rule): (&str, &Value),
+    keyword: &str,
+    rule: &Value,
     schema: &Map<String, Value>,
     value: &Value,
     path: &str,

@@ -137,7 +137,7 @@ impl Client {
                     && (position.offset == 0 && !node.is_shared || is_fed);
             let is_missing = gap
                 .missing
-                .is_none_or(|missing| !reference.between(gap.epoch, channel, missing).is_empty());
+                .is_none_or(|(above, up_to)| !reference.between(gap.epoch, channel, above, up_to).is_empty());
             if is_concerned && relies && is_missing {
                 view.must_notice = true;
                 view.lost_at = Some(node.epoch);
@@ -178,7 +178,7 @@ impl Client {
             Received::Push { channel, offset, id } => {
                 let channel = named(&channel);
                 let view = self.views.get_mut(channel).expect("a channel");
-                view.push(channel, (offset, id), context);
+                view.push(channel, offset, id, context);
             }
             Received::Event(event) => panic!("seed {}: {event:?}", context.seed),
         }
@@ -204,7 +204,7 @@ impl Client {
             let Some(position) = view.position else { continue };
             let log = &reference.logs[reference.log_of(channel)];
             if position.epoch == log.epoch {
-                let more = reference.between(position.epoch, channel, (position.offset, u64::MAX));
+                let more = reference.between(position.epoch, channel, position.offset, u64::MAX);
                 assert!(
                     more.is_empty(),
                     "seed {seed}: {channel}: {more:?} behind {position:?}"
@@ -254,7 +254,7 @@ impl View {
             let is_lost = self.lost_at.is_some_and(|epoch| node.continues(epoch));
             assert!(!is_lost, "{text}: across a hole");
             for &(offset, id) in &missed {
-                reference.check_name((channel, position.epoch), (offset, id), seed);
+                reference.check_name(channel, position.epoch, offset, id, seed);
             }
             let offsets: Vec<u64> = missed.iter().map(|(offset, _)| *offset).collect();
             let expected: Vec<u64> = if from.epoch != position.epoch {
@@ -264,7 +264,7 @@ impl View {
                     "{text}"
                 );
                 assert!(from.offset == 0 && node.continues(before.0), "{text}");
-                let all = reference.between(position.epoch, channel, (0, position.offset));
+                let all = reference.between(position.epoch, channel, 0, position.offset);
                 let is_before = |id: u64| all.iter().any(|record| record.id == id);
                 let ids: BTreeSet<u64> = missed.iter().map(|(_, id)| *id).collect();
                 for record in node
@@ -276,7 +276,7 @@ impl View {
                 let all: Vec<u64> = all.iter().map(|record| record.offset).collect();
                 all[all.len() - offsets.len().min(all.len())..].to_vec()
             } else if reference.is_of_log(position.epoch) {
-                let all = reference.between(position.epoch, channel, (from.offset, position.offset));
+                let all = reference.between(position.epoch, channel, from.offset, position.offset);
                 all.iter().map(|record| record.offset).collect()
             } else {
                 (from.offset + 1..=position.offset).collect()
@@ -294,7 +294,7 @@ impl View {
         self.lost_at = None;
     }
 
-    fn push(&mut self, channel: &'static str, (offset, id): (u64, u64), context: Context<'_>) {
+    fn push(&mut self, channel: &'static str, offset: u64, id: u64, context: Context<'_>) {
         let Context { seed, reference, .. } = context;
         assert_eq!(self.state, State::Subscribed, "seed {seed}: {channel} {offset}");
         self.received.insert(id);
@@ -303,9 +303,9 @@ impl View {
             return;
         };
         let text = format!("seed {seed}: {channel} {offset} behind {position:?}");
-        reference.check_name((channel, position.epoch), (offset, id), seed);
+        reference.check_name(channel, position.epoch, offset, id, seed);
         if reference.is_of_log(position.epoch) {
-            let records = reference.between(position.epoch, channel, (position.offset, offset));
+            let records = reference.between(position.epoch, channel, position.offset, offset);
             let records: Vec<u64> = records.iter().map(|record| record.offset).collect();
             assert_eq!(records, [offset], "{text}");
         } else {

@@ -10,9 +10,9 @@ use ringmain_hub::protocol::{Format, Replies};
 use ringmain_hub::shard::{ChannelShard, LogEvent, LogId, LogPublishOutcome, StateRecord};
 use ringmain_hub::subscribers::{ConnId, SubscriberEvent, SubscriberLimits, SubscriberTable, shard_of};
 
-use super::Occurred;
 use super::reference_logs::{self, LogRecord, ReferenceLogs};
 use super::reports::{Expected, Processed, Progress, Received, RecordGap, record_id};
+use super::{Occurred, Step};
 use crate::hub::workers::{JSON, KEPT, PLAIN, number};
 
 pub(super) const WORKERS: usize = 2;
@@ -329,8 +329,8 @@ impl Node {
     /// Processes one item of a shard's inbox. Returns the losses that the item reports.
     pub(super) fn process(
         &mut self,
-        (shard, seed): (usize, u64),
-        (now, clock): (Duration, u64),
+        shard: usize,
+        step: Step,
         reference: &ReferenceLogs,
         occurred: &mut Occurred,
     ) -> Option<RecordGap> {
@@ -338,7 +338,7 @@ impl Node {
         let progress = &mut self.progress[shard];
         match arriving {
             Arriving::Record(id, record) => {
-                self.publish_record((shard, seed), (now, clock), (id, record), reference, occurred);
+                self.publish_record(shard, step, id, record, reference, occurred);
                 None
             }
             Arriving::Event(id, event) => self.apply_event(shard, id, event, reference),
@@ -357,9 +357,10 @@ impl Node {
 
     fn publish_record(
         &mut self,
-        (shard, seed): (usize, u64),
-        (now, clock): (Duration, u64),
-        (id, record): (LogId, LogRecord),
+        shard: usize,
+        Step { seed, now, clock }: Step,
+        id: LogId,
+        record: LogRecord,
         reference: &ReferenceLogs,
         occurred: &mut Occurred,
     ) {
@@ -526,7 +527,7 @@ impl Node {
     }
 
     /// Delivers up to `limit` messages of a shard to a worker.
-    pub(super) fn down(&mut self, shard: usize, worker: usize, limit: usize, (now, seed): (Duration, u64)) {
+    pub(super) fn down(&mut self, shard: usize, worker: usize, limit: usize, Step { seed, now, .. }: Step) {
         for _ in 0..limit {
             let Some(message) = self.shards[shard].poll(WorkerId(worker as u16), now) else {
                 break;

@@ -166,7 +166,7 @@ impl ReferenceLogs {
     }
 
     /// Returns the records of a channel in an epoch, above the first offset and up to the second.
-    pub(super) fn between(&self, epoch: Epoch, channel: &str, (above, up_to): (u64, u64)) -> Vec<LogRecord> {
+    pub(super) fn between(&self, epoch: Epoch, channel: &str, above: u64, up_to: u64) -> Vec<LogRecord> {
         let records = self.lives.get(&epoch).into_iter().flatten();
         let wanted = records.filter(|record| record.channel == channel);
         let wanted = wanted.filter(|record| record.offset > above && record.offset <= up_to);
@@ -176,8 +176,10 @@ impl ReferenceLogs {
     /// Records the publication that a position denotes, and checks that it denotes no other one and, in a log, the log's record.
     pub(super) fn check_name(
         &mut self,
-        (channel, epoch): (&'static str, Epoch),
-        (offset, id): (u64, u64),
+        channel: &'static str,
+        epoch: Epoch,
+        offset: u64,
+        id: u64,
         seed: u64,
     ) {
         let first = *self.names.entry((channel, epoch, offset)).or_insert(id);
