@@ -64,7 +64,7 @@ pub struct Options {
     pub drain: Duration,
 }
 
-/// The format of publications' data. Other data is rejected with [`Fault::BAD_REQUEST`], whoever publishes it.
+/// The format of publications' data. Other data is rejected with [`Fault::BAD_REQUEST`], also from the server API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataFormat {
     /// One JSON value, which clients of both protocol formats can receive.

@@ -98,8 +98,8 @@ fn hashes_spread_by_weight() {
         let (mut on_ring, mut in_table) = (vec![0; names.len()], vec![0; names.len()]);
         for key in 0..50_000_u32 {
             let hash = stable_hash(&key.to_le_bytes());
-            on_ring[ring.find(hash, |_| true).expect("somebody")] += 1;
-            in_table[maglev.find(hash, |_| true).expect("somebody")] += 1;
+            on_ring[ring.find(hash, |_| true).expect("an endpoint")] += 1;
+            in_table[maglev.find(hash, |_| true).expect("an endpoint")] += 1;
         }
         check_shares(&on_ring, weights, 0.35);
         check_shares(&in_table, weights, 0.05);
@@ -124,16 +124,18 @@ fn few_keys_move() {
         .collect();
     let share = 2_000;
     let (one, two) = (ring(&ten, &weights), ring(&nine, &weights[1..]));
-    let of =
-        |ring: &HashRing, names: &[String], hash| names[ring.find(hash, |_| true).expect("somebody")].clone();
+    let of = |ring: &HashRing, names: &[String], hash| {
+        names[ring.find(hash, |_| true).expect("an endpoint")].clone()
+    };
     let gone = moved(|hash| of(&one, &ten, hash), |hash| of(&two, &nine, hash));
     assert!(
         gone < share * 3 / 2,
         "{gone} keys of about {share} moved on the ring"
     );
     let (one, two) = (maglev(&ten, &weights), maglev(&nine, &weights[1..]));
-    let of =
-        |table: &Maglev, names: &[String], hash| names[table.find(hash, |_| true).expect("somebody")].clone();
+    let of = |table: &Maglev, names: &[String], hash| {
+        names[table.find(hash, |_| true).expect("an endpoint")].clone()
+    };
     let gone = moved(|hash| of(&one, &ten, hash), |hash| of(&two, &nine, hash));
     assert!(
         gone < share * 2,
@@ -152,8 +154,8 @@ fn only_keys_of_the_unusable_move() {
             &|usable: &dyn Fn(usize) -> bool| maglev.find(hash, usable),
         ] as [&dyn Fn(&dyn Fn(usize) -> bool) -> Option<usize>; 2]
         {
-            let all = find(&|_| true).expect("somebody");
-            let some = find(&|index| index != 3).expect("somebody");
+            let all = find(&|_| true).expect("an endpoint");
+            let some = find(&|index| index != 3).expect("an endpoint");
             assert!(all == 3 || all == some);
             assert!(some != 3);
             assert_eq!(find(&|_| false), None);

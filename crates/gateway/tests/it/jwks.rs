@@ -194,7 +194,7 @@ fn keys_that_change(engine: Config) {
     assert_eq!(
         served.1.load(Ordering::SeqCst),
         begun + 1,
-        "nobody has it fetched for a key that is gone"
+        "no request has it fetched for a removed key"
     );
     edge.server.shut_down();
 }

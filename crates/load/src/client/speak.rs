@@ -100,7 +100,7 @@ impl Speaker {
         }
     }
 
-    /// Takes bytes of the answer to the handshake; returns how many were taken, and what came of it.
+    /// Reads bytes of the handshake's response. Returns the number of bytes consumed, and the outcome.
     pub(super) fn opened(
         &mut self,
         link: &mut Link,
@@ -233,7 +233,7 @@ impl Speaker {
         }
     }
 
-    /// Takes bytes that came on `link`; returns how many were taken, and what came of it.
+    /// Reads bytes that were received on `link`. Returns the number of bytes consumed, and the outcome.
     #[inline]
     pub(super) fn read(
         &mut self,
@@ -256,7 +256,7 @@ impl Speaker {
         let request = match (&self, link.in_flight.front()) {
             (Speaker::WebSocket(_), _) => None,
             (_, Some(request)) if asked > 0 => Some(request),
-            _ => return (0, Heard::Broken("sent what nobody asked for")),
+            _ => return (0, Heard::Broken("sent data without a request")),
         };
         let oldest = link.messages.saturating_sub(link.in_flight.len() as u64);
         let (taken, heard) = match (self, &mut link.reading, request) {

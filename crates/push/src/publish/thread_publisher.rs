@@ -262,7 +262,7 @@ impl ThreadPublisher {
         }
     }
 
-    /// Returns the number of queued publications, whoever published them.
+    /// Returns the number of queued publications of every publisher.
     #[must_use]
     pub fn waiting(&self) -> usize {
         let queues = self.settings.mesh.inbound_queues().unwrap_or_default();

@@ -54,7 +54,7 @@ mod tests {
         for user in ["a", "a", "b"] {
             users.release(user);
         }
-        assert!(users.0.lock().expect("nobody has it").is_empty());
+        assert!(users.0.lock().expect("the lock is not poisoned").is_empty());
         assert!(!users.try_acquire("a", 0));
     }
 }

@@ -53,8 +53,8 @@ fn presence_covers_all_workers() {
         stats(&mut client),
         json!({ "result": { "num_clients": 0, "num_users": 0 } })
     );
-    let nobody = call(&mut client, "presence", &json!({ "channel": "users:b" }));
-    assert_eq!(nobody, json!({ "result": { "presence": {} } }));
+    let empty = call(&mut client, "presence", &json!({ "channel": "users:b" }));
+    assert_eq!(empty, json!({ "result": { "presence": {} } }));
     for method in ["presence", "presence_stats"] {
         for (channel, expected) in [("news", 108), ("no:where", 102), ("", 107), ("a\nb", 107)] {
             let body = json!({ "channel": channel });
@@ -189,9 +189,9 @@ fn channels_and_clients_of_all_workers_are_listed() {
     let mut client = serve_guarded(3, options);
     let mut all = ws_clients(&mut client, &["7", "8", "7"], "users:a");
     assert_eq!(code(&all[0].request(subscribe("news", ""))), 0);
-    let mut nobody = WsClient::open(&mut client, Format::Json);
-    nobody.request(crate::token_signing::connect(""));
-    assert_eq!(code(&nobody.request(subscribe("news", ""))), 0);
+    let mut anonymous = WsClient::open(&mut client, Format::Json);
+    anonymous.request(crate::token_signing::connect(""));
+    assert_eq!(code(&anonymous.request(subscribe("news", ""))), 0);
     // A channel with history alone has no subscribers.
     call(&mut client, "publish", &json!({ "channel": "kept:x", "data": 1 }));
     for (body, expected) in [
@@ -235,7 +235,7 @@ fn channels_and_clients_of_all_workers_are_listed() {
     assert_eq!((number("num_subs"), number("num_channels")), (5, 2));
     assert!(number("uptime") >= 3 && node["uid"].as_str().is_some_and(|uid| uid.len() == 36));
     assert_eq!(node["version"], json!(env!("CARGO_PKG_VERSION")));
-    drop((all, nobody));
+    drop((all, anonymous));
     client.advance(std::time::Duration::from_secs(1));
     let told = call(&mut client, "info", &json!({}));
     let node = &told["result"]["nodes"][0];

@@ -41,7 +41,7 @@ pub(crate) struct Log(Arc<Mutex<(Vec<ReceivedRequest>, usize)>>);
 impl Log {
     /// Returns the requests since the last call.
     pub(crate) fn take(&self) -> Vec<ReceivedRequest> {
-        std::mem::take(&mut self.0.lock().expect("nobody has it").0)
+        std::mem::take(&mut self.0.lock().expect("the lock is not poisoned").0)
     }
 
     /// Returns the only request since the last call.
@@ -53,7 +53,7 @@ impl Log {
     }
 
     pub(crate) fn cancelled(&self) -> usize {
-        self.0.lock().expect("nobody has it").1
+        self.0.lock().expect("the lock is not poisoned").1
     }
 }
 
@@ -75,7 +75,7 @@ impl PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         if let Some(log) = self.0.take() {
-            log.0.lock().expect("nobody has it").1 += 1;
+            log.0.lock().expect("the lock is not poisoned").1 += 1;
         }
     }
 }
@@ -84,11 +84,16 @@ impl Application for TestBackend {
     fn send(&self, question: ProxyRequest) -> ResponseFuture {
         let body: Value = serde_json::from_slice(&question.body).expect("JSON");
         let answer = (self.answers)(question.event, &body);
-        self.log.0.lock().expect("nobody has it").0.push(ReceivedRequest {
-            event: question.event,
-            body,
-            emulated: BTreeMap::clone(&question.emulated),
-        });
+        self.log
+            .0
+            .lock()
+            .expect("the lock is not poisoned")
+            .0
+            .push(ReceivedRequest {
+                event: question.event,
+                body,
+                emulated: BTreeMap::clone(&question.emulated),
+            });
         let (cx, mut waited) = (self.cx.clone(), PendingResponse(Some(self.log.clone())));
         Box::pin(async move {
             let said = match answer {

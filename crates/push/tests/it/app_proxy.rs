@@ -267,7 +267,7 @@ fn the_application_decides_about_subscriptions() {
     let (mut other, _) = WsClient::connected(&mut client, Format::Json, "");
     assert_eq!(code(&other.request(subscribe("proxied:yes", ""))), 0);
     assert_eq!(code(&ws.request(publish("proxied:yes", "1"))), 0);
-    let told = ws.push().pub_.expect("a publication").info.expect("somebody");
+    let told = ws.push().pub_.expect("a publication").info.expect("client info");
     assert_eq!(&*told.chan_info, br#"{"c":1}"#);
     drop((ws, other));
     client.finish().expect("it ends");
@@ -302,7 +302,7 @@ fn the_application_decides_about_publications() {
         assert_eq!(code(&ws.request(publish("proxied:a", data))), 0);
         let push = ws.push();
         let told = push.pub_.clone().expect("a publication");
-        let by = told.info.expect("somebody");
+        let by = told.info.expect("client info");
         assert_eq!((&*by.user, &*by.conn_info), ("7", &br#"{"n":1}"#[..]));
         assert_eq!(told.tags.len(), usize::from(data == "\"other\""));
         assert_eq!(publication(push).1, expected);

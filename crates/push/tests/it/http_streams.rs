@@ -60,7 +60,11 @@ fn an_event_stream_is_readable_by_pages() {
     drop(posted);
     client.advance(Duration::from_secs(1));
     let head = client.head(&with_query("/connection/sse", CONNECT)).send();
-    assert_eq!((head.status(), client.running()), (200, 0), "nobody is connected");
+    assert_eq!(
+        (head.status(), client.running()),
+        (200, 0),
+        "no client is connected"
+    );
     client.finish().expect("it ends");
 }
 
@@ -300,7 +304,7 @@ fn pings_are_answered_beside_the_stream() {
     assert_eq!(
         dead.send_commands(&mut client, r#"{"id":2,"ping":{}}"#),
         204,
-        "nobody hears it"
+        "no client receives it"
     );
     assert_eq!(lively.send_commands(&mut client, r#"{"id":2,"ping":{}}"#), 204);
     assert_eq!(lively.line(), r#"{"id":2,"ping":{}}"#);

@@ -223,7 +223,7 @@ fn users_are_subscribed_to_their_own_channels() {
     let (_, told) = WsClient::connected(&mut client, Format::Json, "");
     assert!(
         told.connect.expect("connected").subs.is_empty(),
-        "nobody has none"
+        "a client without a user has no server-side subscriptions"
     );
     drop(ws_clients);
     client.finish().expect("it ends");

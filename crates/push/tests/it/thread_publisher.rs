@@ -162,7 +162,7 @@ fn a_full_queue_rejects_and_wakes_when_there_is_room() {
 fn bytes_are_bounded_too() {
     let (mut client, mut publisher) = serve(1);
     let _stream = listen(&mut client, &["news"]);
-    let other: Arc<str> = Arc::from("nobody-listens");
+    let other: Arc<str> = Arc::from("without-subscribers");
     let large = format!("\"{}\"", "x".repeat(1 << 20));
     let mut taken = 0;
     while publisher.publish(&other, large.as_bytes()).is_ok() {

@@ -59,7 +59,7 @@ fn an_invalid_token_is_rejected_with_the_reason() {
         vec![
             ("good", good.clone(), 0),
             ("without an end", token(json!({ "sub": "7" })), 0),
-            ("of nobody", token(json!({ "sub": "", "exp": now + 100 })), 0),
+            ("without a user", token(json!({ "sub": "", "exp": now + 100 })), 0),
             (
                 "just about",
                 token(json!({ "sub": "7", "exp": now - LEEWAY + 2 })),
@@ -193,7 +193,7 @@ fn subscription_options_follow_the_namespace() {
                 108,
             ),
             (
-                "shown where nobody is",
+                "shown without presence",
                 over("news", "presence", json!({ "value": true })),
                 108,
             ),
@@ -220,7 +220,7 @@ fn issuer_and_audience_are_checked() {
             ("good", of(issuer.clone(), push.clone()), 0),
             ("among others", of(issuer.clone(), json!(["web", "all"])), 0),
             ("for others", of(issuer.clone(), json!("web")), 3500),
-            ("for nobody", of(issuer.clone(), Value::Null), 3500),
+            ("without an audience", of(issuer.clone(), Value::Null), 3500),
             (
                 "of another issuer",
                 of(json!("https://other.example"), push.clone()),

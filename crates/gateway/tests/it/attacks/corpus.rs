@@ -237,7 +237,7 @@ pub(super) const LIES: &[Lie] = lies! {
     "tls alert" true: b"\x15\x03\x01\x00\x02\x02\x28";
     // Interim answers and switches (RFC 9110 sections 15.2, 7.8).
     "interim storm" false: &storm();
-    "switch that nobody asked for" false: b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: foo\r\n\r\n";
+    "switch without a request" false: b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: foo\r\n\r\n";
     "upgrade with a 200" false: b"HTTP/1.1 200 OK\r\nConnection: upgrade\r\nUpgrade: foo\r\nContent-Length: 2\r\n\r\nok";
     "interim with a length" false: b"HTTP/1.1 103 Early Hints\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
     "interim and gone" true: b"HTTP/1.1 103 Early Hints\r\n\r\n";

@@ -61,7 +61,7 @@ impl Http1 {
         }
     }
 
-    /// Takes bytes of the answer to `step`; returns how many were taken, and what came of it.
+    /// Reads bytes of the response to `step`. Returns the number of bytes consumed, and the outcome.
     pub(crate) fn read(
         &mut self,
         reading: &mut Reading,

@@ -122,7 +122,7 @@ impl Http2 {
         session.connection = Some(Connection::new(Role::Client, &LIMITS, since(now), &mut self.out));
     }
 
-    /// Takes what a server says first, which are its settings; returns how many bytes were taken, and what came of it.
+    /// Reads the settings that a server sends first. Returns the number of bytes consumed, and the outcome.
     pub(crate) fn opened(&mut self, session: &mut Session, now: Time, input: &[u8]) -> (usize, Opened) {
         const OLDER: &[u8] = b"HTTP/1.";
         if input.starts_with(OLDER) || OLDER.starts_with(input) {
@@ -219,7 +219,7 @@ impl Http2 {
         session.send_bodies(room, &mut self.out);
     }
 
-    /// Takes bytes of answers; returns how many were taken, and what came of it.
+    /// Reads bytes of responses. Returns the number of bytes consumed, and the outcome.
     pub(crate) fn read(
         &mut self,
         session: &mut Session,

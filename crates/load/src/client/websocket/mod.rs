@@ -113,7 +113,7 @@ impl WebSocket {
         socket.write_opening(draws.scratch, reading.nonce, draws.random, draws.sequence);
     }
 
-    /// Takes bytes of the answer to the handshake; returns how many were taken, and what came of it.
+    /// Reads bytes of the handshake's response. Returns the number of bytes consumed, and the outcome.
     pub(crate) fn opened(&mut self, reading: &mut Reading, socket: &Socket, input: &[u8]) -> (usize, Opened) {
         let mut at = 0;
         loop {
@@ -198,7 +198,7 @@ impl WebSocket {
         written.expect("a link that stands has sent no Close");
     }
 
-    /// Takes bytes of the messages that are awaited. Returns how many were taken, and what came of it.
+    /// Reads bytes of the expected messages. Returns the number of bytes consumed, and the outcome.
     pub(crate) fn read(
         &mut self,
         reading: &mut Reading,
@@ -242,7 +242,7 @@ impl WebSocket {
                     return (at, Told::Closing("closed by a Close frame"));
                 }
                 Event::Piece(_) if awaited.asked == 0 => {
-                    return (at, Told::Broken("sent what nobody asked for"));
+                    return (at, Told::Broken("sent data without a request"));
                 }
                 Event::Piece(piece) => {
                     let Awaited {

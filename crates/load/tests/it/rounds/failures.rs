@@ -141,7 +141,7 @@ fn answers_that_nobody_asked_for(engine: Choice) {
         }
     });
     assert_eq!(counts.answered, 10);
-    assert_eq!(counts.broken, broken("sent what nobody asked for", 10));
+    assert_eq!(counts.broken, broken("sent data without a request", 10));
 }
 
 fn bytes_before_any_request(engine: Choice) {

@@ -269,7 +269,7 @@ fn messages_that_nobody_asked_for(engine: Choice) {
         counts
             .broken
             .keys()
-            .all(|what| *what == "sent what nobody asked for")
+            .all(|what| *what == "sent data without a request")
     );
     server.finish();
 }
