@@ -27,6 +27,7 @@ import server as servers
 import symbols
 
 FOLDER = servers.TARGET / "profiles"
+CELLS = [builds.Cell(scenario, builds.CONNECTIONS) for scenario in ("server", "gateway")]
 BUILT = FOLDER / "built.json"
 
 # Values of cargo's variables CARGO_PROFILE_RELEASE_*.
@@ -94,11 +95,12 @@ def report(built, results, args):
              f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}."
              f" {subprocess.run(['rustc', '-V'], capture_output=True, text=True, check=True).stdout.strip()}.", "",
              "| variant | lto | units | debug | build s | CPU s | peak MB | binary MB | stripped MB | symbols MB |"
-             + "".join(f" {text} |" for text in builds.headings(base)), "| --- |" + " --- |" * (9 + 2 * len(builds.CELLS))]
+             + "".join(f" {cell.scenario} us | ratio (95 %) |" for cell in CELLS), "| --- |" + " --- |" * (9 + 2 * len(CELLS))]
     for name, figures in built.items():
         settings = VARIANTS[name]
         row = [name, settings["LTO"], settings["CODEGEN_UNITS"], settings["DEBUG"], *(f"{value:.0f}" for value in figures.values())]
-        row += builds.columns(results, name, base)
+        for cell in CELLS:
+            row += (builds.columns(results, name, cell, base) + [""])[:2]
         lines.append("| " + " | ".join(row) + " |")
     runs.publish(lines + runs.doubts(results), args)
 
@@ -119,8 +121,8 @@ def main():
         args.client = str(binary(args.only[0]))
         runs.take_places(args)
         with servers.Server([args.client, "run", "--listen", "127.0.0.1:$PORT"], cpu=args.load_cpu, ready=proxy.ready) as upstream:
-            results = runs.rounds(lambda _: {cell: list(built) for cell in builds.CELLS},
-                                  lambda name, cell: builds.one_run(binary(name), cell, upstream, args), args)
+            results = runs.rounds(lambda _: {cell: list(built) for cell in CELLS},
+                                  lambda name, cell: builds.one_run(binary(name), cell, upstream, None, args), args)
     except (Failed, symbols.SymbolsError) as e:
         print(f"profiles.py: {e}", file=sys.stderr)
         return 1
@@ -128,7 +130,7 @@ def main():
         print(f"profiles.py: could not be run: {e}", file=sys.stderr)
         return 2
     report(built, results, args)
-    return 0 if runs.all_sound(results, len(built) * len(builds.CELLS) * args.pairs) else 1
+    return 0 if runs.all_sound(results, len(built) * len(CELLS) * args.pairs) else 1
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
     bench/push.py --rounds 5 --cell fan
     bench/push.py --rounds 3 --cell knee --secs 2
     bench/push.py --cell symbols --rate 80000 --clients 80000 --workers 5     beside the floor with five rings
+    bench/push.py --server ours before --before OLD                           two builds of the example bench_server
 
 The client is client/fanout.c, the floor `floor uring-push`, the library's server peers/gopush. One connection a client, 200 bytes
 of JSON a publication, the server on the first CPU, clients and publisher on the last. CPU of a delivery is the server's CPU time,
@@ -21,6 +22,7 @@ Exit code: 0 all bars met, 1 not, 2 could not be run.
 """
 
 import argparse
+import collections
 import os
 import re
 import subprocess
@@ -49,7 +51,7 @@ BARS = {  # (cell, figure, against): at most
 AT_LEAST = {("knee", "knee", "library"): 1.8}
 KNEE_RATES = [round(30_000 * (13 / 12) ** step, -2) for step in range(24)]  # to 189,000 deliveries a second
 KNEE_P99_MS = 100
-SERVERS = ("ours", "floor", "library")
+SERVERS = ("ours", "floor", "library", "before")
 
 
 def main():
@@ -76,14 +78,17 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cell", nargs="+", choices=("fan", "symbols", "knee"), default=["fan", "symbols"])
-    parser.add_argument("--server", nargs="+", choices=SERVERS, default=list(SERVERS))
+    parser.add_argument("--server", nargs="+", choices=SERVERS, default=[name for name in SERVERS if name != "before"])
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--rate", type=int, default=80_000, help="deliveries a second of the cell symbols")
     parser.add_argument("--secs", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1, help="of ours, and rings of the floor")
     parser.add_argument("--ours", default=str(OURS), help="the example bench_server of ringmain-push")
+    parser.add_argument("--before", metavar="OLD", help="the example bench_server of an earlier build, for the server `before`")
     args = parser.parse_args()
-    needed = {"floor": BIN / "floor", "library": BIN / "gopush", "ours": args.ours}
+    if "before" in args.server and not args.before:
+        parser.error("--server before: expected --before OLD")
+    needed = {"floor": BIN / "floor", "library": BIN / "gopush", "ours": args.ours, "before": args.before}
     wanted = [BIN / "fanout", *(needed[name] for name in args.server)]
     if missing := [str(path) for path in wanted if not os.access(path, os.X_OK)]:
         print(f"push.py: expected {', '.join(missing)}; see the commands in --help", file=sys.stderr)
@@ -106,7 +111,7 @@ def measure(name, cell, args):
     cpus = sorted(os.sched_getaffinity(0))
     publish = str(servers.free_port())
     command = {
-        "ours": [args.ours, "127.0.0.1:$PORT", "K", f"--workers={args.workers}"],
+        **{ours: [binary, "127.0.0.1:$PORT", "K", f"--workers={args.workers}"] for ours, binary in (("ours", args.ours), ("before", args.before))},
         "floor": [str(BIN / "floor"), "uring-push", str(args.workers)],
         "library": [str(BIN / "gopush")],
     }[name]
@@ -147,21 +152,36 @@ def listens(port):
         return True
 
 
+class Ratio(collections.namedtuple("Ratio", "median low high")):
+    """A ratio of two servers' figures over rounds, with its 95 % interval."""
+
+    def __str__(self):
+        return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f})"
+
+
+def ratio(cell, by_name, against):
+    """The ratio of ours to another server."""
+    ratios = stats.paired_ratios({cell: by_name["ours"]}, {cell: by_name[against]})
+    return Ratio(stats.median_over_cells(ratios, list(ratios[cell])), *stats.interval(ratios))
+
+
 def report(found):
     missed = 0
     print()
+    for (cell, figure), by_name in found.items():
+        if "ours" in by_name and "before" in by_name and all(by_name["before"].values()):
+            print(f"{cell} {figure} / before: {ratio(cell, by_name, 'before')}")
     for (cell, figure, against), bar in {**BARS, **AT_LEAST}.items():
         by_name = found.get((cell, figure), {})
         if "ours" not in by_name or against not in by_name:
             continue
-        ratios = stats.paired_ratios({cell: by_name["ours"]}, {cell: by_name[against]})
-        middle = stats.median_over_cells(ratios, list(ratios[cell]))
-        low, high = stats.interval(ratios)
+        found_ratio = ratio(cell, by_name, against)
+        middle = found_ratio.median
         at_least = (cell, figure, against) in AT_LEAST
         met = middle >= bar if at_least else middle <= bar
         missed += not met
         which = "at least " if at_least else ""
-        print(f"{cell} {figure} / {against}: {middle:.3f} ({low:.3f} to {high:.3f}), bar {which}{bar}: {'met' if met else 'missed'}")
+        print(f"{cell} {figure} / {against}: {found_ratio}, bar {which}{bar}: {'met' if met else 'missed'}")
     return 1 if missed else 0
 
 
