@@ -1,4 +1,4 @@
-//! What README and guide say is so: the first application is the example, the limits are the defaults.
+//! Facts of the README and of the pages against the program: the first application is the example, the limits are the defaults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use ringmain::Limits;
 use ringmain::limits::WsLimits;
 
 const README: &str = include_str!("../../README.md");
-const GUIDE: &str = include_str!("../../docs/framework.md");
+const LIMITS: &str = include_str!("../../docs/reference/limits.md");
 
 #[test]
 fn the_first_application_is_the_example() {
@@ -17,8 +17,8 @@ fn the_first_application_is_the_example() {
 }
 
 #[test]
-fn the_guide_lists_all_limits_with_their_defaults() {
-    let table = GUIDE.split("## Limits\n").nth(1).unwrap();
+fn the_page_of_limits_lists_all_with_their_defaults() {
+    let table = LIMITS.split("## Limits\n").nth(1).unwrap();
     let table = table.split("\n## ").next().unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.map(|row| {
@@ -30,7 +30,7 @@ fn the_guide_lists_all_limits_with_their_defaults() {
     assert_eq!(said, defaults());
 }
 
-/// Taken apart without `..`: a limit that is added does not compile here until the guide has it.
+/// Taken apart without `..`: a limit that is added does not compile here until the page has it.
 fn defaults() -> BTreeMap<String, String> {
     let Limits {
         http1,
