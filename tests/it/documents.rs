@@ -7,6 +7,8 @@ use ringmain::Limits;
 use ringmain::limits::WsLimits;
 
 const README: &str = include_str!("../../README.md");
+const RESULTS: &str = include_str!("../../bench/results-proxy.md");
+const LOG_FIELDS: &str = include_str!("../../docs/reference/log-fields.md");
 const LIMITS: &str = include_str!("../../docs/reference/limits.md");
 
 #[test]
@@ -14,6 +16,62 @@ fn the_first_application_is_the_example() {
     let code = README.split("```rust\n").nth(1).unwrap();
     let code = code.split("```\n").next().unwrap();
     assert_eq!(code, include_str!("../../examples/hello.rs"));
+}
+
+/// The first comparison of the results is the one that the README shows: date, build, versions and every number.
+#[test]
+fn the_figures_of_the_readme_are_those_of_one_run() {
+    let section = RESULTS.split("\n## Reverse proxies compared: ").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let (date, build) = section.split_once(", profile `dist` of ").unwrap();
+    let date = date.lines().last().unwrap();
+    let build = build.split_whitespace().next().unwrap();
+    assert!(
+        README.contains(&format!("on {date} with one build ({build})")),
+        "{date} {build}"
+    );
+
+    let measured: BTreeMap<(&str, &str), &str> = section
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| ")?.split(" | ");
+            let (connections, server, cpu) = (cells.next()?, cells.next()?, cells.next()?);
+            Some(((server, connections), cpu.strip_prefix("**")?.strip_suffix("**")?))
+        })
+        .collect();
+    let table = README.split("\n| proxy | 64 connections | 256 connections |\n").nth(1).unwrap();
+    let rows = table.split("\n\n").next().unwrap().lines().skip(1);
+    let shown: Vec<[&str; 3]> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+            cells.try_into().unwrap()
+        })
+        .collect();
+    assert_eq!(shown.len(), 4);
+    for [name, few, many] in shown {
+        let server = match name.split_once(' ') {
+            None => "ours-uring",
+            Some(("a", _)) => "relay-uring",
+            Some((peer, version)) => {
+                assert!(section.lines().next().unwrap().contains(&format!("{peer} {version}")), "{name}");
+                &peer.to_lowercase()
+            }
+        };
+        assert_eq!(measured[&(server, "64")], few, "{name}");
+        assert_eq!(measured[&(server, "256")], many, "{name}");
+    }
+}
+
+/// The fields that templates accept are in the table of the page.
+#[test]
+fn the_page_of_log_fields_lists_those_of_every_line() {
+    let table = LOG_FIELDS.split("Fields of every line:").nth(1).unwrap();
+    let table = table.split("Fields of the gateway:").next().unwrap();
+    let listed: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    assert_eq!(listed, ringmain::access_log::FIELDS);
 }
 
 #[test]
