@@ -95,7 +95,7 @@ def draw(comparison):
     )
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" aria-labelledby="t d">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" role="img" aria-labelledby="t d">',
             '<title id="t">CPU time of a reverse proxy for one request</title>',
             f'<desc id="d">Microseconds. {description}.</desc>',
             f"<style>{STYLE}</style>",
