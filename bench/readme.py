@@ -22,7 +22,8 @@ README = ROOT / "README.md"
 EXPECTED = {
     "An application": ["Hello, world!"],
     "A reverse proxy": ["HTTP/1.1 200 OK", "Hello, World!"],
-    "Push to browsers": ['"pub":{"data":{"bid": 1.1034}', '{"result":{"offset":1,'],
+    # In the reply to the subscription if the publication was first.
+    "Push to browsers": ['"data":{"bid": 1.1034},"offset":1}', '{"result":{"offset":1,'],
     "Measure a server": ["requests/s", "closed loop", "open loop"],
     "Tune a host": ["STEP", "service    ringmain"],
 }
@@ -33,7 +34,7 @@ SECONDS = 60
 PREAMBLE = """
 trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT
 until_open() {
-  for _ in $(seq 200); do
+  for _ in $(seq 600); do
     if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return; fi
     sleep 0.05
   done
@@ -82,7 +83,7 @@ def script(lines, ports, folder, hello):
             port = re.search(r"^listen: \S+:(\d+)", text, re.M) or re.search(r"127\.0\.0\.1:(\d+)", text)
             commands.append(f"until_open {port.group(1)}")
     # Events that follow the last response.
-    commands.append("sleep 0.5")
+    commands.append("sleep 2")
     return "\n".join(commands)
 
 
