@@ -39,7 +39,10 @@ fn the_figures_of_the_readme_are_those_of_one_run() {
             Some(((server, connections), cpu.strip_prefix("**")?.strip_suffix("**")?))
         })
         .collect();
-    let table = README.split("\n| proxy | 64 connections | 256 connections |\n").nth(1).unwrap();
+    let table = README
+        .split("\n| proxy | 64 connections | 256 connections |\n")
+        .nth(1)
+        .unwrap();
     let rows = table.split("\n\n").next().unwrap().lines().skip(1);
     let shown: Vec<[&str; 3]> = rows
         .map(|row| {
@@ -53,7 +56,14 @@ fn the_figures_of_the_readme_are_those_of_one_run() {
             None => "ours-uring",
             Some(("a", _)) => "relay-uring",
             Some((peer, version)) => {
-                assert!(section.lines().next().unwrap().contains(&format!("{peer} {version}")), "{name}");
+                assert!(
+                    section
+                        .lines()
+                        .next()
+                        .unwrap()
+                        .contains(&format!("{peer} {version}")),
+                    "{name}"
+                );
                 &peer.to_lowercase()
             }
         };
