@@ -22,4 +22,29 @@ pub use ringmain_engine as engine;
 pub use ringmain_web::*;
 
 #[doc = include_str!("../docs/framework.md")]
-pub mod guide {}
+pub mod guide {
+    #[doc = include_str!("../docs/how-to/app-deploy.md")]
+    pub mod deployment {}
+    #[doc = include_str!("../docs/how-to/app-errors.md")]
+    pub mod errors {}
+    #[doc = include_str!("../docs/how-to/app-from-axum.md")]
+    pub mod from_axum {}
+    #[doc = include_str!("../docs/how-to/app-grpc.md")]
+    pub mod grpc {}
+    #[doc = include_str!("../docs/how-to/app-requests.md")]
+    pub mod requests {}
+    #[doc = include_str!("../docs/how-to/app-routing.md")]
+    pub mod routing {}
+    #[doc = include_str!("../docs/how-to/app-start.md")]
+    pub mod start {}
+    #[doc = include_str!("../docs/how-to/app-streaming.md")]
+    pub mod streaming {}
+    #[doc = include_str!("../docs/how-to/app-testing.md")]
+    pub mod testing {}
+    #[doc = include_str!("../docs/how-to/app-tls.md")]
+    pub mod tls {}
+    #[doc = include_str!("../docs/how-to/app-tokio.md")]
+    pub mod tokio {}
+    #[doc = include_str!("../docs/how-to/app-websockets.md")]
+    pub mod websockets {}
+}

@@ -1,4 +1,4 @@
-//! What README and guide say is so: the first application is the example, the limits are the defaults.
+//! Facts of the README and of the pages against the program: the first application is the example, the limits are the defaults.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,9 @@ use ringmain::Limits;
 use ringmain::limits::WsLimits;
 
 const README: &str = include_str!("../../README.md");
-const GUIDE: &str = include_str!("../../docs/framework.md");
+const RESULTS: &str = include_str!("../../bench/results-proxy.md");
+const LOG_FIELDS: &str = include_str!("../../docs/reference/log-fields.md");
+const LIMITS: &str = include_str!("../../docs/reference/limits.md");
 
 #[test]
 fn the_first_application_is_the_example() {
@@ -16,9 +18,75 @@ fn the_first_application_is_the_example() {
     assert_eq!(code, include_str!("../../examples/hello.rs"));
 }
 
+/// The first comparison of the results is the one that the README shows: date, build, versions and every number.
 #[test]
-fn the_guide_lists_all_limits_with_their_defaults() {
-    let table = GUIDE.split("## Limits\n").nth(1).unwrap();
+fn the_figures_of_the_readme_are_those_of_one_run() {
+    let section = RESULTS.split("\n## Reverse proxies compared: ").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let (date, build) = section.split_once(", profile `dist` of ").unwrap();
+    let date = date.lines().last().unwrap();
+    let build = build.split_whitespace().next().unwrap();
+    assert!(
+        README.contains(&format!("on {date} with one build ({build})")),
+        "{date} {build}"
+    );
+
+    let measured: BTreeMap<(&str, &str), &str> = section
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| ")?.split(" | ");
+            let (connections, server, cpu) = (cells.next()?, cells.next()?, cells.next()?);
+            Some(((server, connections), cpu.strip_prefix("**")?.strip_suffix("**")?))
+        })
+        .collect();
+    let table = README
+        .split("\n| proxy | 64 connections | 256 connections |\n")
+        .nth(1)
+        .unwrap();
+    let rows = table.split("\n\n").next().unwrap().lines().skip(1);
+    let shown: Vec<[&str; 3]> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.trim_matches(['|', ' ']).split(" | ").collect();
+            cells.try_into().unwrap()
+        })
+        .collect();
+    assert_eq!(shown.len(), 4);
+    for [name, few, many] in shown {
+        let server = match name.split_once(' ') {
+            None => "ours-uring",
+            Some(("a", _)) => "relay-uring",
+            Some((peer, version)) => {
+                assert!(
+                    section
+                        .lines()
+                        .next()
+                        .unwrap()
+                        .contains(&format!("{peer} {version}")),
+                    "{name}"
+                );
+                &peer.to_lowercase()
+            }
+        };
+        assert_eq!(measured[&(server, "64")], few, "{name}");
+        assert_eq!(measured[&(server, "256")], many, "{name}");
+    }
+}
+
+/// The fields that templates accept are in the table of the page.
+#[test]
+fn the_page_of_log_fields_lists_those_of_every_line() {
+    let table = LOG_FIELDS.split("Fields of every line:").nth(1).unwrap();
+    let table = table.split("Fields of the gateway:").next().unwrap();
+    let listed: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+        .collect();
+    assert_eq!(listed, ringmain::access_log::FIELDS);
+}
+
+#[test]
+fn the_page_of_limits_lists_all_with_their_defaults() {
+    let table = LIMITS.split("## Limits\n").nth(1).unwrap();
     let table = table.split("\n## ").next().unwrap();
     let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.map(|row| {
@@ -30,7 +98,7 @@ fn the_guide_lists_all_limits_with_their_defaults() {
     assert_eq!(said, defaults());
 }
 
-/// Taken apart without `..`: a limit that is added does not compile here until the guide has it.
+/// Taken apart without `..`: a limit that is added does not compile here until the page has it.
 fn defaults() -> BTreeMap<String, String> {
     let Limits {
         http1,

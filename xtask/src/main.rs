@@ -1,10 +1,11 @@
-//! Developer tasks: `cargo xtask test|tidy|english|ci|deny|suite`.
+//! Developer tasks: `cargo xtask test|tidy|english|spell|book|ci|deny|suite`.
 //!
 //! Owns the meaning of "clean" for this repository and the order of the checks.
 //! Knows nothing of what the product does.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks")]
 
+mod book;
 mod ci;
 mod steps;
 mod suite;
@@ -18,10 +19,12 @@ const USAGE: &str = "\
 usage: cargo xtask <task>
 
   test [NAME]...            all tests, by cargo nextest where it is installed; with names, those that contain one
-  tidy                      structure, style, language and subjects of commits, which the compiler does not check
+  tidy                      structure, style, language, pages and subjects of commits, which the compiler does not check
   tidy --lower              lowers the ceilings of the rule `english`, then checks
   english [CRATE]...        the language of each crate in figures; with names, fails if these crates
                             together exceed the limits of CONTRIBUTING.md
+  spell                     spelling of the documents, by hunspell and docs/words.txt
+  book [COMMAND [ARGS]...]  the documentation site in target/book, by mdbook; with a command, that one (`serve`)
   ci [--except STEP]...     everything that a change must pass
   ci --list                 the steps of `ci` and their commands
   deny                      licences, bans, sources and advisories of the dependencies
@@ -38,6 +41,10 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root),
         ["tidy", "--lower"] => tidy::run_lower(&root),
         ["english", crates @ ..] => tidy::print_english(&root, crates),
+        ["spell"] => tidy::pages::spelling::run(&root),
+        ["book", "preprocess", "supports", _] => ExitCode::SUCCESS,
+        ["book", "preprocess"] => book::preprocess(&root),
+        ["book", rest @ ..] => book::build(&root, rest),
         ["ci", rest @ ..] => ci::run(&root, rest),
         ["deny"] => deny(&root),
         ["suite"] => suite::list(),

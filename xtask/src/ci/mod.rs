@@ -37,6 +37,10 @@ const STEPS: &[Step] = &[
         work: Work::Tidy,
     },
     Step {
+        name: "spell",
+        work: Work::Commands(&[Line::new("cargo xtask spell")]),
+    },
+    Step {
         name: "clippy",
         work: Work::Commands(&[Line::new(
             "cargo clippy --workspace --all-targets --all-features -- -D warnings",

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: rules of structure and style that the compiler does not check.
 //!
 //! Owns the rules' order and how findings are shown. Each rule is a pure function over text in
-//! a file of its own ([`crates`], [`source`], [`manifest`], [`exceptions`], [`english`], [`subjects`]); only this file
+//! a file of its own ([`crates`], [`source`], [`manifest`], [`exceptions`], [`english`], [`pages`], [`subjects`]); only this file
 //! reads the tree and runs cargo, and [`subjects`] runs git.
 
 mod architecture;
@@ -9,6 +9,7 @@ mod crates;
 mod english;
 mod exceptions;
 mod manifest;
+pub(crate) mod pages;
 mod source;
 mod subjects;
 mod test_code;
@@ -23,6 +24,7 @@ use std::thread;
 
 use english::{Language, ceilings, figures};
 use exceptions::Size;
+use pages::{Page, length, links, summary};
 use serde_json::Value;
 use subjects::Subjects;
 
@@ -126,7 +128,23 @@ fn lower(root: &Path) -> Result<(), String> {
         eprintln!("tidy: {CEILINGS} did not exist; it now has the counts of the tree");
         ceilings::write(&ceilings::counts(&languages))
     };
-    fs::write(root.join(CEILINGS), text).map_err(|error| format!("{CEILINGS} cannot be written: {error}"))
+    write(root, CEILINGS, &text)?;
+    let pages = read_pages(root)?;
+    let list = if root.join(length::PATH).exists() {
+        length::lower(&read(root, length::PATH)?, &pages)
+    } else {
+        length::start(&pages)
+    };
+    write(root, length::PATH, &list)
+}
+
+/// Reads the documents of the tree, as the rules for pages see them.
+fn read_pages(root: &Path) -> Result<Vec<Page>, String> {
+    let paths = sources(root)?;
+    let paths = paths.iter().filter(|path| pages::is_page(path));
+    paths
+        .map(|path| Ok(Page::read(path, &read(root, path)?)))
+        .collect()
 }
 
 /// `cargo xtask english`: prints the language of each crate in figures.
@@ -182,6 +200,10 @@ fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let list = read(root, CEILINGS)
         .map_err(|error| format!("{error}; restore it, or let `{}` write it", ceilings::LOWER))?;
     findings.extend(ceilings::compare(CEILINGS, &list, &tree.languages));
+    let pages = read_pages(root)?;
+    findings.extend(links::inspect(&pages, |path| root.join(path).exists()));
+    findings.extend(summary::inspect(&pages));
+    findings.extend(length::compare(&read(root, length::PATH)?, &pages));
     match subjects::read(root) {
         Subjects::Commits(commits) => findings.extend(subjects::inspect(&commits)),
         Subjects::Skipped(reason) => eprintln!("tidy: subjects of commits are not checked: {reason}"),
@@ -282,6 +304,10 @@ fn cargo(root: &Path, args: &[&str]) -> Result<String, String> {
 
 fn read(root: &Path, path: &str) -> Result<String, String> {
     fs::read_to_string(root.join(path)).map_err(|error| format!("{path} cannot be read: {error}"))
+}
+
+fn write(root: &Path, path: &str, text: &str) -> Result<(), String> {
+    fs::write(root.join(path), text).map_err(|error| format!("{path} cannot be written: {error}"))
 }
 
 /// Returns whether a folder holds files of others: hidden ones, packages, and build output, which a folder of sources is not.

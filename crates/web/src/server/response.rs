@@ -118,7 +118,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 
 /// The hint in the log of a program that calls a tokio library from a worker.
 const NO_TOKIO: &str = "workers run no tokio runtime; call libraries that need one (reqwest, sqlx, tokio's timers and sockets) \
-    on a runtime of their own and await the result: see \"Libraries of tokio\" in docs/framework.md";
+    on a runtime of their own and await the result: see docs/how-to/app-tokio.md";
 
 /// Returns true if the message is tokio's report of a missing runtime. These are its sentences since 1.0; a new one only costs the
 /// hint.

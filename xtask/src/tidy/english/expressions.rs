@@ -194,6 +194,11 @@ pub(super) fn at(words: &[ProseWord<'_>], index: usize, mut report: impl FnMut(E
                 report(Who, 2);
             }
         }
+        // A how-to guide is a kind of page.
+        "How"
+            if words
+                .get(index + 1)
+                .is_some_and(|next| next.text == "to" && next.before == '-') => {}
         "How" | "Where" | "When" | "Whether" | "Why" if word.is_first => report(HowFirst, 1),
         "is" | "are" | "was" | "were" => match next.map(|next| next.text) {
             Some("there") => report(IsThere, 2),

@@ -6,7 +6,7 @@
 pub(super) mod ceilings;
 pub(super) mod expressions;
 pub(super) mod figures;
-mod prose;
+pub(in crate::tidy) mod prose;
 mod rust;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 
 /// The syntax of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Syntax {
+pub(in crate::tidy) enum Syntax {
     /// A document or a comment.
     Markdown,
     /// The value of a string literal: `{…}` is a placeholder.
@@ -13,23 +13,23 @@ pub(super) enum Syntax {
 
 /// A word of a paragraph.
 #[derive(Debug)]
-pub(super) struct ProseWord<'a> {
-    pub(super) text: &'a str,
+pub(in crate::tidy) struct ProseWord<'a> {
+    pub(in crate::tidy) text: &'a str,
     /// NumberedLine number in the file.
-    pub(super) line: usize,
+    pub(in crate::tidy) line: usize,
     /// The character before the word; a line feed at the beginning of a line.
-    pub(super) before: char,
+    pub(in crate::tidy) before: char,
     /// The first word of its paragraph, with only punctuation before it.
-    pub(super) is_first: bool,
+    pub(in crate::tidy) is_first: bool,
     /// Only white space lies between the previous word and this one.
-    pub(super) is_adjacent: bool,
+    pub(in crate::tidy) is_adjacent: bool,
 }
 
 /// A line with its number.
-pub(super) type NumberedLine<'a> = (usize, &'a str);
+pub(in crate::tidy) type NumberedLine<'a> = (usize, &'a str);
 
 /// Calls `report` with the lines of each paragraph, heading, list item and table cell.
-pub(super) fn paragraphs<'a>(
+pub(in crate::tidy) fn paragraphs<'a>(
     lines: impl Iterator<Item = NumberedLine<'a>>,
     syntax: Syntax,
     mut report: impl FnMut(&[NumberedLine<'a>]),
@@ -145,7 +145,7 @@ fn cells<'a>(row: &'a str, mut report: impl FnMut(&'a str)) {
 }
 
 /// Returns the words of a paragraph.
-pub(super) fn words<'a>(lines: &[NumberedLine<'a>], syntax: Syntax) -> Vec<ProseWord<'a>> {
+pub(in crate::tidy) fn words<'a>(lines: &[NumberedLine<'a>], syntax: Syntax) -> Vec<ProseWord<'a>> {
     let mut scanner = Scanner {
         syntax,
         words: Vec::new(),

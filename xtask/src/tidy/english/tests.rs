@@ -50,6 +50,8 @@ const TEXTS: &[(&str, &[&str])] = &[
     ),
     ("a client who sends it, those who may, anyone who can", &[]),
     ("How it ended", &["1 how-first How"]),
+    ("How-to guides: gateway", &[]),
+    ("How to start", &["1 how-first How"]),
     ("Where", &["1 how-first Where"]),
     ("Whether it ends, when it ends, and why", &["1 how-first Whether"]),
     (

@@ -24,6 +24,6 @@ fn a_panic_without_tokio_names_the_remedy() {
         let text = panic_text(&message);
         assert!(text.contains(message), "{text}");
         assert!(text.contains("on a runtime of their own"), "{text}");
-        assert!(text.contains("docs/framework.md"), "{text}");
+        assert!(text.contains("docs/how-to/app-tokio.md"), "{text}");
     }
 }
