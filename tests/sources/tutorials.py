@@ -15,7 +15,6 @@ are not rendered, say what is done with it:
     LANGUAGE file=NAME    written to this file
     js, json, html        a part of a program, which is not run
 
-
 A page is followed in a network namespace of its own, where brokers and Ringmain have the ports that the page names. Needs root.
 """
 
