@@ -113,7 +113,7 @@ class Reader:
             except rig.Failed as why:
                 raise rig.Failed(f"{self.page.name}:{block.line}: {why}\n{self.outputs()}") from None
             counts[kind] = counts.get(kind, 0) + 1
-        rig.check(counts.get("text", 0) > 2, f"{self.page.name} compares too little: {counts}")
+        rig.check(counts.get("text", 0) > 1, f"{self.page.name} compares too little: {counts}")
         return counts
 
     def outputs(self):
