@@ -93,9 +93,11 @@ fn the_pages_name_only_existing_options() {
     let mut count = 0;
     for (page_name, page) in pages().into_iter().filter(|(name, _)| name != MIGRATION) {
         // Options of other programs.
-        let lines = page
-            .lines()
-            .filter(|line| !["protoc --", "systemd-run --"].iter().any(|other| line.contains(other)));
+        let lines = page.lines().filter(|line| {
+            !["protoc --", "systemd-run --"]
+                .iter()
+                .any(|other| line.contains(other))
+        });
         let page = lines.collect::<Vec<_>>().join("\n");
         for (place, _) in page.match_indices("--") {
             let before = page[..place].chars().last();
@@ -105,7 +107,10 @@ fn the_pages_name_only_existing_options() {
             if !is_option || matches!(before, Some('-' | '|')) {
                 continue;
             }
-            assert!(known.contains(&format!("--{name}")), "{page_name}: --{name} is no option");
+            assert!(
+                known.contains(&format!("--{name}")),
+                "{page_name}: --{name} is no option"
+            );
             count += 1;
         }
     }

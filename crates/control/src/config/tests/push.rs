@@ -160,7 +160,11 @@ fn pages() -> Vec<(String, String)> {
     for folder in ["how-to", "reference"] {
         for entry in std::fs::read_dir(format!("{docs}/{folder}")).expect("a folder of pages") {
             let path = entry.expect("an entry").path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             if name.starts_with("push-") && name.ends_with(".md") {
                 pages.push((name, std::fs::read_to_string(&path).expect("a page")));
             }
@@ -180,7 +184,9 @@ fn keys_that_pages_name_exist() {
             };
             let is_word =
                 |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-            if ["limits", "retention", "rules", "tokens", "namespaces", "nats"].contains(&part) && is_word(key) {
+            if ["limits", "retention", "rules", "tokens", "namespaces", "nats"].contains(&part)
+                && is_word(key)
+            {
                 assert_ne!(part, "rules", "{name}: `{code}` is no key of push");
                 assert!(
                     schema.contains(&format!("\"{key}\":{{")),

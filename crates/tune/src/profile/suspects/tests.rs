@@ -132,10 +132,20 @@ fn the_manual_has_each_with_its_steps() {
         let row = manual
             .lines()
             .find(|line| line.starts_with(&format!("| `{}` |", suspect.key)));
-        let row = row.unwrap_or_else(|| panic!("docs/reference/profile-costs.md: expected a row of {}", suspect.key));
+        let row = row.unwrap_or_else(|| {
+            panic!(
+                "docs/reference/profile-costs.md: expected a row of {}",
+                suspect.key
+            )
+        });
         let steps: Vec<String> = suspect.steps.iter().map(|id| format!("`{id}`")).collect();
         let last = row.trim_end_matches(" |").rsplit(" |").next().unwrap_or_default();
-        assert_eq!(last.trim(), steps.join(", "), "docs/reference/profile-costs.md: {}", suspect.key);
+        assert_eq!(
+            last.trim(),
+            steps.join(", "),
+            "docs/reference/profile-costs.md: {}",
+            suspect.key
+        );
     }
     for (key, step) in [
         ("netfilter", Id::Netfilter),
