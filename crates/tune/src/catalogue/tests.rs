@@ -65,7 +65,8 @@ fn the_reference_page_has_every_step() {
         let row = page
             .lines()
             .find(|line| line.starts_with(&format!("| `{}` |", step.name)));
-        let row = row.unwrap_or_else(|| panic!("docs/reference/tune-steps.md: expected a row of {}", step.name));
+        let row =
+            row.unwrap_or_else(|| panic!("docs/reference/tune-steps.md: expected a row of {}", step.name));
         assert!(row.contains(&format!("| {} |", step.risk)), "{row}");
         assert_eq!(row.contains("`--step`"), step.optional, "{row}");
         match step.accept {
