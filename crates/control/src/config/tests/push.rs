@@ -174,7 +174,7 @@ fn pages() -> Vec<(String, String)> {
 }
 
 #[test]
-fn keys_that_pages_name_exist() {
+fn keys_of_the_guide_exist() {
     let schema = super::super::schema().to_string();
     let mut named = 0;
     for (name, page) in pages() {
