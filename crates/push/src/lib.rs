@@ -66,7 +66,7 @@ use worker::worker_slot::WorkerSlot;
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/push.md")]
+#[doc = include_str!("../../../docs/how-to/push-embed.md")]
 struct Guide;
 
 /// Called on each worker when clients can connect to it.

@@ -204,7 +204,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "sources",
-        about: "each source of push with 100,000 records of a real broker that is killed, suspended and restored, behind links that fail, with full queues and nodes that take over, and the tutorials of sources; half an hour, needs Java and Maven, Go, Node and npm, Python with venv, redis-server, PostgreSQL, kcat, root, and the package registries",
+        about: "each source of push with 100,000 records of a real broker that is killed, suspended and restored, behind links that fail, with full queues and nodes that take over, and the how-to guides of push; half an hour, needs Java and Maven, Go, Node and npm, Python with venv, redis-server, PostgreSQL, kcat, root, and the package registries",
         lines: &[
             Line::new("cargo build --release -p ringmain-cli --features brokers"),
             Line::new("python3 tests/sources/run.py"),

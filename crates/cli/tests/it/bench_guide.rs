@@ -1,4 +1,4 @@
-//! Runs the commands of `docs/bench.md` after a `$`.
+//! Runs the commands of the pages `docs/how-to/bench-*.md` after a `$`.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -10,77 +10,109 @@ use std::process::Command;
 
 use crate::common::{Directory, Server, program};
 
+/// The page whose tables have the options of other tools.
+const MIGRATION: &str = "bench-from-wrk2-and-k6.md";
+
 /// The repository.
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
+/// Returns the name and the text of each page, sorted by name.
+fn pages() -> Vec<(String, String)> {
+    let entries = fs::read_dir(root().join("docs/how-to")).unwrap();
+    let mut pages: Vec<_> = entries
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            (path.file_name().unwrap().to_string_lossy().into_owned(), path)
+        })
+        .filter(|(name, _)| name.starts_with("bench-") && name.ends_with(".md"))
+        .map(|(name, path)| (name, fs::read_to_string(path).unwrap()))
+        .collect();
+    pages.sort();
+    pages
+}
+
 #[test]
-fn the_commands_of_the_guide_work() {
+fn the_commands_of_the_pages_work() {
     let mut serve = Command::new(program());
     let (server, addrs) = Server::start(serve.args(["run", "--listen", "127.0.0.1:0"]), 1);
     let directory = Directory::new();
-    let guide = fs::read_to_string(root().join("docs/bench.md")).unwrap();
     let path = format!(
         "{}:{}",
         program().parent().unwrap().display(),
         std::env::var("PATH").unwrap()
     );
     let mut count = 0;
-    for written in guide.lines().filter_map(|line| line.strip_prefix("    $ ")) {
-        let command = written
-            .replace("127.0.0.1:8080", &addrs[0])
-            .replace("examples/", &format!("{}/examples/", root().display()));
-        // A load is shorter here than for a reader; thresholds are judged, for which a busy machine must answer all but a few requests.
-        let is_load = ["http://", "ws://"].iter().any(|scheme| command.contains(scheme));
-        let is_judged = command.contains("--threshold");
-        let shorter = match (is_load, is_judged) {
-            (true, true) => " -d 2s -w 20ms --rounds 1",
-            (true, false) => " -d 100ms -w 20ms --rounds 1",
-            (false, _) => "",
-        };
-        let command = command + shorter;
-        let output = Command::new("sh")
-            .args(["-c", &command])
-            .env("PATH", &path)
-            .current_dir(directory.path())
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{written}: {output:?}");
-        assert!(!output.stdout.is_empty(), "{written}: {output:?}");
-        count += 1;
+    for (name, page) in pages() {
+        for written in page.lines().filter_map(|line| line.strip_prefix("$ ")) {
+            let command = written
+                .replace("127.0.0.1:8080", &addrs[0])
+                .replace("examples/", &format!("{}/examples/", root().display()));
+            // A load is shorter here than for a reader; thresholds are judged, for which a busy machine must answer all but a few requests.
+            let is_load = ["http://", "ws://"].iter().any(|scheme| command.contains(scheme));
+            let is_judged = command.contains("--threshold");
+            let shorter = match (is_load, is_judged) {
+                (true, true) => " -d 2s -w 20ms --rounds 1",
+                (true, false) => " -d 100ms -w 20ms --rounds 1",
+                (false, _) => "",
+            };
+            let command = command + shorter;
+            let output = Command::new("sh")
+                .args(["-c", &command])
+                .env("PATH", &path)
+                .current_dir(directory.path())
+                .output()
+                .unwrap();
+            assert_eq!(output.status.code(), Some(0), "{name}: {written}: {output:?}");
+            assert!(!output.stdout.is_empty(), "{name}: {written}: {output:?}");
+            count += 1;
+        }
     }
-    assert!(count >= 9, "the guide has lost its commands: {count}");
+    assert!(count >= 12, "the pages have lost their commands: {count}");
     server.terminate();
 }
 
 #[test]
-fn the_guide_names_only_existing_options() {
+fn the_pages_name_only_existing_options() {
     let help = |args: &[&str]| {
-        let output = Command::new(program()).arg("bench").args(args).output().unwrap();
+        let output = Command::new(program()).args(args).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
     let known = [
-        help(&["--help"]),
-        help(&["compare", "--help"]),
-        help(&["merge", "--help"]),
-        help(&["push", "--help"]),
+        help(&["bench", "--help"]),
+        help(&["bench", "compare", "--help"]),
+        help(&["bench", "merge", "--help"]),
+        help(&["bench", "push", "--help"]),
+        help(&["profile", "--help"]),
+        help(&["tune", "--help"]),
+        help(&["run", "--help"]),
     ]
     .concat();
-    let guide = fs::read_to_string(root().join("docs/bench.md")).unwrap();
-    // The table of other tools has their options.
-    let (ours, _) = guide.split_once("## Coming from another tool").unwrap();
-    let is_name = |c: char| c.is_ascii_lowercase() || c == '-';
+    let is_name = |c: char| c.is_ascii_lowercase() || c == '-' || c.is_ascii_digit();
     let mut count = 0;
-    for (place, _) in ours.match_indices("--") {
-        let before = ours[..place].chars().last();
-        let rest = &ours[place + 2..];
-        let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
-        if name.is_empty() || name.starts_with('-') || before == Some('-') {
-            continue;
+    for (page_name, page) in pages().into_iter().filter(|(name, _)| name != MIGRATION) {
+        // Options of other programs.
+        let lines = page.lines().filter(|line| {
+            !["protoc --", "systemd-run --"]
+                .iter()
+                .any(|other| line.contains(other))
+        });
+        let page = lines.collect::<Vec<_>>().join("\n");
+        for (place, _) in page.match_indices("--") {
+            let before = page[..place].chars().last();
+            let rest = &page[place + 2..];
+            let name = &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())];
+            let is_option = name.starts_with(|c: char| c.is_ascii_lowercase());
+            if !is_option || matches!(before, Some('-' | '|')) {
+                continue;
+            }
+            assert!(
+                known.contains(&format!("--{name}")),
+                "{page_name}: --{name} is no option"
+            );
+            count += 1;
         }
-        assert!(known.contains(&format!("--{name}")), "--{name} is no option");
-        count += 1;
     }
-    assert!(count > 20, "{count}");
+    assert!(count > 60, "{count}");
 }

@@ -48,6 +48,7 @@ fn test_environment() -> ConfigEnvironment<'static> {
             "SECRET" => Some("hun ter:2\n".to_owned()),
             "TOKEN_SECRET" => Some("0123456789abcdef0123456789abcdef".to_owned()),
             "API_KEY" => Some("owner".to_owned()),
+            "PROXY_KEY" => Some("gateway".to_owned()),
             "SHOP_NAME" => Some("corner".to_owned()),
             _ => None,
         },

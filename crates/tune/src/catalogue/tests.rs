@@ -57,3 +57,21 @@ fn unknown_names_say_which_there_are() {
     );
     assert!("all".parse::<Accept>().unwrap_err().contains("mitigations-off"));
 }
+
+#[test]
+fn the_reference_page_has_every_step() {
+    let page = include_str!("../../../../docs/reference/tune-steps.md");
+    for step in texts::STEPS {
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{}` |", step.name)));
+        let row =
+            row.unwrap_or_else(|| panic!("docs/reference/tune-steps.md: expected a row of {}", step.name));
+        assert!(row.contains(&format!("| {} |", step.risk)), "{row}");
+        assert_eq!(row.contains("`--step`"), step.optional, "{row}");
+        match step.accept {
+            Some(accept) => assert!(row.contains(&format!("`--accept {accept}`")), "{row}"),
+            None => assert!(!row.contains("--accept"), "{row}"),
+        }
+    }
+}

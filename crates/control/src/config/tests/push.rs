@@ -153,28 +153,81 @@ push:
     assert_eq!(prefixes, ["many:"]);
 }
 
-/// The guide names keys that there are.
-#[test]
-fn keys_of_the_guide_exist() {
-    const GUIDE: &str = include_str!("../../../../../docs/push.md");
-    let schema = super::super::schema().to_string();
-    let mut named = 0;
-    for code in GUIDE.split('`').skip(1).step_by(2) {
-        let Some((part, key)) = code.split_once('.') else {
-            continue;
-        };
-        let is_word =
-            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        if ["limits", "retention", "rules", "proxy", "namespaces", "nats"].contains(&part) && is_word(key) {
-            assert_ne!(part, "rules", "`{code}` is no key of push");
-            assert!(
-                schema.contains(&format!("\"{key}\":{{")),
-                "`{code}` does not exist"
-            );
-            named += 1;
+/// Returns the name and the text of each page of push.
+fn pages() -> Vec<(String, String)> {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+    let mut pages = Vec::new();
+    for folder in ["how-to", "reference"] {
+        for entry in std::fs::read_dir(format!("{docs}/{folder}")).expect("a folder of pages") {
+            let path = entry.expect("an entry").path();
+            let name = path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if name.starts_with("push-") && name.ends_with(".md") {
+                pages.push((name, std::fs::read_to_string(&path).expect("a page")));
+            }
         }
     }
-    assert!(named > 5, "{named}");
+    pages
+}
+
+#[test]
+fn keys_of_the_guide_exist() {
+    let schema = super::super::schema().to_string();
+    let mut named = 0;
+    for (name, page) in pages() {
+        for code in page.split('`').skip(1).step_by(2) {
+            let Some((part, key)) = code.split_once('.') else {
+                continue;
+            };
+            let is_word =
+                |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+            if ["limits", "retention", "rules", "tokens", "namespaces", "nats"].contains(&part)
+                && is_word(key)
+            {
+                assert_ne!(part, "rules", "{name}: `{code}` is no key of push");
+                assert!(
+                    schema.contains(&format!("\"{key}\":{{")),
+                    "{name}: `{code}` does not exist"
+                );
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+/// Configurations on the pages are valid. An excerpt receives the keys that it lacks. Indented blocks are parts of the files in
+/// `examples`, with which `tests/sources/tutorials.py` compares them.
+#[test]
+fn configurations_on_pages_are_valid() {
+    let has_brokers = cfg!(feature = "kafka");
+    let mut count = 0;
+    for (name, page) in pages() {
+        for block in page.split("\n```yaml").skip(1) {
+            let (_, block) = block.split_once('\n').expect("a block");
+            let (block, _) = block.split_once("\n```").expect("the end of the block");
+            if block.starts_with(' ') || (block.contains("kafka:") && !has_brokers) {
+                continue;
+            }
+            let mut text = format!("{block}\n");
+            let has = |key: &str| block.lines().any(|line| line.starts_with(key));
+            for (key, line) in [
+                ("listen:", "listen: 127.0.0.1:8080\n"),
+                ("push:", "push: {anonymous: true}\n"),
+                ("routes:", "routes: {live: {rules: [{match: /, push: true}]}}\n"),
+            ] {
+                if !has(key) {
+                    text.push_str(line);
+                }
+            }
+            assert_eq!(all_errors_of(&text), Vec::<String>::new(), "{name}:\n{text}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count}");
 }
 
 #[test]

@@ -127,15 +127,25 @@ fn the_table_is_in_order() {
 /// What the tuner looks after, it is named for; and users read the same in the manual.
 #[test]
 fn the_manual_has_each_with_its_steps() {
-    let manual = include_str!("../../../../../docs/profile.md");
+    let manual = include_str!("../../../../../docs/reference/profile-costs.md");
     for suspect in SUSPECTS {
         let row = manual
             .lines()
             .find(|line| line.starts_with(&format!("| `{}` |", suspect.key)));
-        let row = row.unwrap_or_else(|| panic!("docs/profile.md: expected a row of {}", suspect.key));
+        let row = row.unwrap_or_else(|| {
+            panic!(
+                "docs/reference/profile-costs.md: expected a row of {}",
+                suspect.key
+            )
+        });
         let steps: Vec<String> = suspect.steps.iter().map(|id| format!("`{id}`")).collect();
         let last = row.trim_end_matches(" |").rsplit(" |").next().unwrap_or_default();
-        assert_eq!(last.trim(), steps.join(", "), "docs/profile.md: {}", suspect.key);
+        assert_eq!(
+            last.trim(),
+            steps.join(", "),
+            "docs/reference/profile-costs.md: {}",
+            suspect.key
+        );
     }
     for (key, step) in [
         ("netfilter", Id::Netfilter),
