@@ -13,13 +13,13 @@ const INDEX: &str = "README.md";
 /// The page of values that are no objects.
 const VALUES: &str = "values.md";
 
-/// A page: its file name, title, the objects that it starts from, and the guides that it links to. An object that no page lists is
-/// on the page of the first object that refers to it.
+/// A page: its file name, title, the objects that it starts from, and the guides that it links to, with their names. An object
+/// that no page lists is on the page of the first object that refers to it.
 struct Page {
     file: &'static str,
     title: &'static str,
     objects: &'static [&'static str],
-    guides: &'static [&'static str],
+    guides: &'static [(&'static str, &'static str)],
 }
 
 const PAGES: [Page; 15] = [
@@ -27,13 +27,21 @@ const PAGES: [Page; 15] = [
         file: "listeners.md",
         title: "Listeners and certificates",
         objects: &["Listener", "Certificate"],
-        guides: &["https", "tcp-and-tls-passthrough", "reverse-proxy"],
+        guides: &[
+            ("https", "HTTPS"),
+            ("tcp-and-tls-passthrough", "TCP and TLS passthrough"),
+            ("reverse-proxy", "reverse proxy"),
+        ],
     },
     Page {
         file: "routes.md",
         title: "Routes, rules and streams",
         objects: &["Route", "Rule", "Stream"],
-        guides: &["reverse-proxy", "tcp-and-tls-passthrough", "troubleshooting"],
+        guides: &[
+            ("reverse-proxy", "reverse proxy"),
+            ("tcp-and-tls-passthrough", "TCP and TLS passthrough"),
+            ("troubleshooting", "troubleshooting"),
+        ],
     },
     Page {
         file: "responses.md",
@@ -46,7 +54,11 @@ const PAGES: [Page; 15] = [
             "HeaderChanges",
             "ResponseHeaders",
         ],
-        guides: &["static-files", "https", "cors"],
+        guides: &[
+            ("static-files", "static files"),
+            ("https", "HTTPS"),
+            ("cors", "CORS"),
+        ],
     },
     Page {
         file: "forwarding.md",
@@ -60,43 +72,67 @@ const PAGES: [Page; 15] = [
             "Affinity",
             "BodyLimits",
         ],
-        guides: &["retries-and-timeouts", "canary", "mirroring", "load-balancing"],
+        guides: &[
+            ("retries-and-timeouts", "retries and timeouts"),
+            ("canary", "canary releases"),
+            ("mirroring", "mirroring"),
+            ("load-balancing", "load balancing"),
+        ],
     },
     Page {
         file: "upstreams.md",
         title: "Upstreams",
         objects: &["Upstream"],
-        guides: &["load-balancing", "retries-and-timeouts", "websockets-and-grpc"],
+        guides: &[
+            ("load-balancing", "load balancing"),
+            ("retries-and-timeouts", "retries and timeouts"),
+            ("websockets-and-grpc", "WebSockets and gRPC"),
+        ],
     },
     Page {
         file: "policies.md",
         title: "Policies",
         objects: &["Policies", "Addresses", "ClientCertificate", "Filter", "Inject"],
-        guides: &["fault-injection", "custom-filters"],
+        guides: &[
+            ("fault-injection", "fault injection"),
+            ("custom-filters", "custom filters"),
+        ],
     },
     Page {
         file: "authentication.md",
         title: "Authentication",
         objects: &["JwtProvider", "Jwt", "ApiKeys", "BasicAuth", "ExternalAuth"],
-        guides: &["jwt", "api-keys", "basic-auth", "external-auth"],
+        guides: &[
+            ("jwt", "JWT"),
+            ("api-keys", "API keys"),
+            ("basic-auth", "basic auth"),
+            ("external-auth", "external authorization"),
+        ],
     },
     Page {
         file: "rate-limits.md",
         title: "Rate limits, concurrency and load shedding",
         objects: &["RateLimit", "Concurrency", "Shed"],
-        guides: &["rate-limits", "concurrency-and-load-shedding"],
+        guides: &[
+            ("rate-limits", "rate limits"),
+            ("concurrency-and-load-shedding", "concurrency and load shedding"),
+        ],
     },
     Page {
         file: "process.md",
         title: "Process: administration, access log, limits",
         objects: &["Admin", "AccessLog", "Limits"],
-        guides: &["metrics", "access-log", "reload-and-upgrade"],
+        guides: &[
+            ("metrics", "metrics"),
+            ("access-log", "access log"),
+            ("reload-and-upgrade", "reload and upgrade"),
+        ],
     },
     Page {
         file: "kubernetes.md",
         title: "Kubernetes",
         objects: &["Kubernetes"],
-        guides: &["kubernetes"],
+        guides: &[("kubernetes", "Kubernetes")],
     },
     Page {
         file: "push.md",
@@ -218,9 +254,9 @@ impl Reference {
     fn page(&self, page: &Page, schema: &Value) -> String {
         let mut text = format!("# {}\n\n", page.title);
         text += "Keys of the [configuration](README.md)";
-        for (number, guide) in page.guides.iter().enumerate() {
+        for (number, (guide, name)) in page.guides.iter().enumerate() {
             text += if number == 0 { "; guides: " } else { ", " };
-            let _ = write!(text, "[{}](../../how-to/{guide}.md)", guide.replace('-', " "));
+            let _ = write!(text, "[{name}](../../how-to/{guide}.md)");
         }
         text += ".\n";
         // The objects that the page lists, each followed by those that it refers to.
@@ -450,8 +486,7 @@ fn scalar_in_yaml(text: &str) -> String {
             .bytes()
             .any(|byte| byte.is_ascii_alphabetic() || byte == b'/' || byte == b'%')
         && !text.contains(['e', 'x', 'o']);
-    let is_word_of_yaml =
-        ["true", "false", "null", "yes", "no", "on"].contains(&text.to_lowercase().as_str());
+    let is_word_of_yaml = ["true", "false", "null"].contains(&text.to_lowercase().as_str());
     // A colon is plain if no space follows.
     let has_plain_colons = !text.ends_with(':') && !text.contains(": ");
     let is_plain = text.bytes().all(|byte| is_plain_byte(byte) || byte == b':')
