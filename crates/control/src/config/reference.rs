@@ -10,6 +10,9 @@ use super::schema::{KeyDoc, definition_name};
 /// The page of the keys at the top of a file.
 const INDEX: &str = "README.md";
 
+/// The comment of each page but the first, which has the command.
+const GENERATED: &str = "<!-- Generated from crates/control/src/config/document: see README.md -->\n\n";
+
 /// The page of values that are no objects.
 const VALUES: &str = "values.md";
 
@@ -252,7 +255,7 @@ impl Reference {
     }
 
     fn page(&self, page: &Page, schema: &Value) -> String {
-        let mut text = format!("# {}\n\n", page.title);
+        let mut text = format!("# {}\n\n{GENERATED}", page.title);
         text += "Keys of the [configuration](README.md)";
         for (number, (guide, name)) in page.guides.iter().enumerate() {
             text += if number == 0 { "; guides: " } else { ", " };
@@ -288,7 +291,8 @@ impl Reference {
     }
 
     fn values(&self, schema: &Value) -> String {
-        let mut text = String::from("# Values\n\nThe forms of values in the [configuration](README.md).\n");
+        let mut text =
+            format!("# Values\n\n{GENERATED}The forms of values in the [configuration](README.md).\n");
         let mut names: Vec<&str> = self.order.iter().map(String::as_str).collect();
         names.retain(|name| self.files.get(*name) == Some(&VALUES));
         names.sort_unstable_by_key(|name| name.to_lowercase());
