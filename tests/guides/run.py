@@ -162,6 +162,7 @@ def run_commands(shell, lines):
 def masked(text):
     """Returns the lines of a page without the parts that differ between runs."""
     rules = [
+        (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME"),
         (r"engine:? uring .*|kernel: .*", "ENGINE"),
         (r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d+ \w+ \d+ [\d:]+ GMT", "DATE"),
         (r"\b[0-9a-f]{10,}(-[0-9a-f]+)?\b", "HEX"),
