@@ -1,6 +1,6 @@
 //! A gateway with custom filters: `cargo run --release -p ringmain-control --example edge`, in front of a server on port 3000.
 //!
-//! Argument: a configuration file; default: `examples/edge/edge.yaml`. docs/filters.md describes filters.
+//! Argument: a configuration file; default: `examples/edge/edge.yaml`. docs/how-to/custom-filters.md describes filters.
 
 mod redact;
 mod sign;

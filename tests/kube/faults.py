@@ -1,5 +1,5 @@
 """Ringmain follows a real API server that is killed, slow, or behind a link that is cut, as two replicas, while rights, Secrets and
-certificates change. docs/kubernetes.md has the outcome of each fault.
+certificates change. docs/how-to/kubernetes-operations.md has the outcome of each fault.
 
     RINGMAIN_KUBE_RIG=FOLDER python3 tests/kube/faults.py target/release/ringmain [CASE...]
 

@@ -19,5 +19,5 @@ pub mod verify;
 pub use ringmain_gateway::filter;
 pub use ringmain_web::Exit;
 
-#[doc = include_str!("../../../docs/filters.md")]
+#[doc = include_str!("../../../docs/how-to/custom-filters.md")]
 pub mod filters {}

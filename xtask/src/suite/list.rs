@@ -203,6 +203,11 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[RELEASE, Line::new("python3 tests/field/run.py")],
     },
     Suite {
+        name: "guides",
+        about: "the guides of the gateway (docs/how-to), each page run by its own text against the release binary, its output compared; ten minutes, needs root, curl, openssl, node 20 or later, redis-server and systemd-analyze",
+        lines: &[RELEASE, Line::new("python3 tests/guides/run.py")],
+    },
+    Suite {
         name: "sources",
         about: "each source of push with 100,000 records of a real broker that is killed, suspended and restored, behind links that fail, with full queues and nodes that take over, and the how-to guides of push; half an hour, needs Java and Maven, Go, Node and npm, Python with venv, redis-server, PostgreSQL, kcat, root, and the package registries",
         lines: &[

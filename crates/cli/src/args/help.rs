@@ -46,7 +46,7 @@ Exit codes:
   1  invalid
   2  wrong command line, or the file cannot be read
 
-All keys: docs/config.md";
+All keys: docs/reference/config";
 
 /// The text after the help of `explain`.
 pub(super) const EXPLAIN: &str = "\
@@ -113,7 +113,7 @@ pub(crate) fn run_sections() -> &'static [Section] {
                 ("ringmain", "serve the built-in application on 127.0.0.1:8080"),
                 (
                     "ringmain run proxy.yaml",
-                    "run the gateway of this configuration file (docs/gateway.md)",
+                    "run the gateway of this configuration file (docs/how-to/reverse-proxy.md)",
                 ),
                 (
                     "ringmain --listen :80 --listen unix:/run/web.sock --unix-mode 660",

@@ -125,7 +125,7 @@ impl Cli {
 /// Serve until a signal.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Configuration file, such as examples/proxy.yaml; keys: docs/config.md
+    /// Configuration file, such as examples/proxy.yaml; keys: docs/reference/config
     ///
     /// It is reloaded on SIGHUP, and when it or a file that it names changes. A reload closes no connection. A file with
     /// an error is rejected as a whole, and the previous configuration remains active
@@ -325,7 +325,7 @@ impl Serve {
         match given.find(|option| !beside.contains(option)) {
             Some(option) => Some(format!(
                 "{option} is for the built-in application, and a configuration FILE has its own keys for it \
-                 (docs/config.md): drop one"
+                 (docs/reference/config): drop one"
             )),
             None => self.run.engine_contradiction(),
         }

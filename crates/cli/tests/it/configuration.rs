@@ -114,7 +114,7 @@ fn filters_of_other_programs() {
         "edge.yaml:5:",
         "the filter `sign`",
         "no filters are registered",
-        "docs/filters.md",
+        "docs/how-to/custom-filters.md",
     ];
     assert!(words.iter().all(|word| told.contains(word)), "{told}");
     let output = run(&["explain", &path, "GET", "http://a/"]);

@@ -22,6 +22,7 @@ mod gateway;
 mod gateway_admin;
 mod gateway_listeners;
 mod gateway_tls;
+mod guides;
 mod handover;
 mod http;
 mod identity;

@@ -163,7 +163,7 @@ fn has_type(key: &Value, wanted: &str) -> bool {
 }
 
 /// Converts YAML to JSON.
-fn from_yaml(text: &str) -> Value {
+pub(super) fn from_yaml(text: &str) -> Value {
     yaml::parse(text, &Diagnostics::new("")).map_or(Value::Null, |node| to_json(&node))
 }
 

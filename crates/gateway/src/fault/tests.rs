@@ -1,27 +1,32 @@
-//! The table of faults and its page agree.
+//! The table of faults and its pages agree.
 
 use super::Fault;
 
-const PAGE: &str = include_str!("../../../../docs/faults.md");
+/// The faults of clients, then those of the gateway and of upstreams.
+const PAGES: [&str; 2] = [
+    include_str!("../../../../docs/faults.md"),
+    include_str!("../../../../docs/faults-upstream.md"),
+];
 
 #[test]
-fn the_page_has_each_fault() {
-    let rows: Vec<Vec<&str>> = PAGE
-        .lines()
+fn the_pages_have_each_fault() {
+    let rows: Vec<Vec<&str>> = PAGES
+        .iter()
+        .flat_map(|page| page.lines())
         .filter(|line| line.starts_with("| `"))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
         .collect();
     assert_eq!(
         rows.len(),
         Fault::ALL.len(),
-        "a row for each fault in docs/faults.md"
+        "a row for each fault in docs/faults.md or docs/faults-upstream.md"
     );
     for (row, fault) in rows.iter().zip(Fault::ALL) {
         let retryable = format!("{:?}", fault.retryable());
         let status = fault.status().to_string();
         let label = format!("`{}`", fault.label());
         let expected = [label.as_str(), fault.side().label(), &status, &retryable];
-        assert_eq!(row[..4], expected, "the row of {fault:?} in docs/faults.md");
+        assert_eq!(row[..4], expected, "the row of {fault:?} in the pages of faults");
         assert!(row[4].len() > 20, "what to do about {fault:?}");
     }
 }

@@ -121,7 +121,7 @@ impl Filters {
         if there.is_empty() {
             format!(
                 "the filter `{name}`, but no filters are registered: embed the gateway in a program that \
-                 registers them (docs/filters.md)"
+                 registers them (docs/how-to/custom-filters.md)"
             )
         } else {
             format!("the filter `{name}`; registered filters: {}", there.join(", "))

@@ -280,7 +280,7 @@ pub(super) struct AdminSection {
 pub(super) struct AccessLogSection {
     /// The destination. Default: `stdout`.
     pub(super) to: Field<Parsed<LogDestination>>,
-    /// The format: `json`, `combined`, or a template with fields as `{name}`, which docs/gateway.md lists. Default: `json`.
+    /// The format: `json`, `combined`, or a template with fields as `{name}`, which docs/how-to/access-log.md lists. Default: `json`.
     pub(super) format: Field<String>,
 }
 
