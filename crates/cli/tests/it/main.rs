@@ -29,6 +29,7 @@ mod profile;
 #[cfg(feature = "brokers")]
 mod push_examples;
 mod reference;
+mod service;
 mod serving;
 mod startup_errors;
 mod tls;

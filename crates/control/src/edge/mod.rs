@@ -350,7 +350,10 @@ impl ServeLoop<'_> {
             self.open_listeners(&gateway, running.listeners());
         }
         if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {
-            self.control.reload();
+            match running.take_reload() {
+                Some(request) => self.control.reload_as(request),
+                None => self.control.reload(),
+            }
         }
         self.log_rotation.reopen_on_signal(running, &self.site);
         let report = running.report();
