@@ -25,6 +25,7 @@ mod gateway_tls;
 mod handover;
 mod http;
 mod identity;
+mod init;
 mod profile;
 #[cfg(feature = "brokers")]
 mod push_examples;

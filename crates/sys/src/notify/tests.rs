@@ -1,3 +1,5 @@
+//! Addresses of sockets, and whose pings are expected.
+
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;

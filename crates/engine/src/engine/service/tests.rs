@@ -1,3 +1,5 @@
+//! The order of messages to a service manager, and the instants of pings.
+
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
