@@ -52,10 +52,8 @@ impl Finding<'_> {
 impl<'c> Findings<'c> {
     pub(super) fn new(checked: &'c CheckedFile) -> Findings<'c> {
         let rejected = checked.outcome.as_ref().err();
-        let errors = rejected
-            .iter()
-            .flat_map(|rejected| &rejected.errors)
-            .map(Finding::Error);
+        let errors = rejected.map_or(&[][..], |rejected| &rejected.errors);
+        let errors = errors.iter().map(Finding::Error);
         let warnings = checked.warnings.iter().map(Finding::Warning);
         let mut all: Vec<_> = errors.chain(warnings).collect();
         all.sort_by_key(Finding::position);
