@@ -448,7 +448,7 @@ def silent_check(r):
         ("ACME at all", head + "routes: {acme: {rules: [{match: /.well-known/acme-challenge, respond: 200}]}}\n", ["acme", "plain"]),
         ("hosts", head + "routes: {r: {listeners: secure, hosts: other.example, rules: [{respond: 200}]}}\n", ["other.example", "secure"]),
         ("no routes", "listen: 127.0.0.1:1\n", ["no routes"]),
-        ("a rule twice", "listen: 127.0.0.1:1\nroutes: {r: {rules: [{match: /a, respond: 200}, {match: /a, respond: 201}]}}\n", ["rule 1"]),
+        ("a rule twice", "listen: 127.0.0.1:1\nroutes: {r: {rules: [{match: /a, respond: 200}, {match: /a, respond: 201}]}}\n", ["rule 2"]),
     ]:
         checked = r.run("check", r.file("warn.yaml", text))
         expect(f"{what}: exit code", 0, checked.returncode)

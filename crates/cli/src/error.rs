@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
+use ringmain_control::file::UnreadableFile;
 
 use crate::args::Cli;
 
@@ -36,6 +37,15 @@ impl CliError {
     /// Wraps an error that the command line has not caused.
     pub(crate) fn other(error: impl Display) -> CliError {
         CliError::Other(error.to_string())
+    }
+
+    /// A configuration file that cannot be read.
+    pub(crate) fn unreadable(error: &UnreadableFile) -> CliError {
+        let advice = match error.path.try_exists() {
+            Ok(false) => "; `ringmain init gateway` writes one to start with",
+            _ => "",
+        };
+        CliError::Usage(format!("{error}{advice}"))
     }
 
     /// Converts an error of clap to one line. `words` are the arguments after the program's name.

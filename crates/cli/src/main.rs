@@ -15,6 +15,7 @@ mod configuration;
 mod echo;
 mod error;
 mod feed;
+mod init;
 mod limits;
 mod logging;
 mod market;
@@ -78,9 +79,25 @@ fn run_command(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Resu
         Command::Tune(args) => tune::run(*args),
         Command::Check(args) => configuration::check_file(&args),
         Command::Explain(args) => configuration::explain(&args),
+        Command::Init(args) => init::run(&args),
+        Command::Help { command } => print_help(command),
         Command::Schema => print_output(|out| configuration::print_schema(out)),
         Command::Completions { shell } => print_output(|out| reference::write_completions(shell, out)),
         Command::Man => print_output(|out| reference::write_manual(out)),
+    }
+}
+
+/// `ringmain help COMMAND` is `ringmain COMMAND --help`.
+fn print_help(command: Vec<OsString>) -> Result<(), CliError> {
+    let words = [OsString::from("ringmain")].into_iter().chain(command);
+    let words: Vec<OsString> = words.chain([OsString::from("--help")]).collect();
+    match Cli::parse_args(words.clone()) {
+        Err(answer) if !answer.use_stderr() => print_output(|_| answer.print()),
+        Err(error) => Err(CliError::from_clap(&error, words.get(1..).unwrap_or_default())),
+        // The last word is an argument of an operand before it.
+        Ok(_) => Err(CliError::Usage(
+            "expected a command after `ringmain help`; see `ringmain help`".to_owned(),
+        )),
     }
 }
 

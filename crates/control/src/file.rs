@@ -142,42 +142,56 @@ pub fn read_stable(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
 /// # Errors
 /// The file itself cannot be read, or is not text. All else is in [`Loaded::errors`].
 pub fn read(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
-    let fingerprint = RefCell::new(Fingerprint::default());
-    let read_recorded = |path: &Path, limit| {
+    let recorder = Recorder::default();
+    match recorder.read(path, limits::CONFIG_BYTES).map(String::from_utf8) {
+        Ok(Ok(text)) => Ok(recorder.load(path, text)),
+        wrong => Err(Box::new(UnreadableFile {
+            path: path.to_owned(),
+            reason: wrong.map_or_else(
+                |error| error.to_string(),
+                |_| "not a text file (UTF-8)".to_owned(),
+            ),
+            fingerprint: recorder.0.into_inner(),
+        })),
+    }
+}
+
+/// As [`read`], with this text as the contents of the file, and without the file in the fingerprint.
+#[must_use]
+pub fn read_text(path: &Path, text: String) -> LoadedFile {
+    Recorder::default().load(path, text)
+}
+
+/// Reads files, and records their stamps.
+#[derive(Default)]
+struct Recorder(RefCell<Fingerprint>);
+
+impl Recorder {
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         let read = read_file(path, limit);
         let stamp = read.as_ref().map(|(_, stamp)| *stamp).map_err(io::Error::kind);
-        fingerprint.borrow_mut().files.insert(path.to_owned(), stamp);
+        self.0.borrow_mut().files.insert(path.to_owned(), stamp);
         read.map(|(bytes, _)| bytes)
-    };
-    let text = match read_recorded(path, limits::CONFIG_BYTES).map(String::from_utf8) {
-        Ok(Ok(text)) => text,
-        wrong => {
-            return Err(Box::new(UnreadableFile {
-                path: path.to_owned(),
-                reason: wrong.map_or_else(
-                    |error| error.to_string(),
-                    |_| "not a text file (UTF-8)".to_owned(),
-                ),
-                fingerprint: fingerprint.into_inner(),
-            }));
+    }
+
+    fn load(self, path: &Path, text: String) -> LoadedFile {
+        let folder = parent_folder(path);
+        let environment = ConfigEnvironment {
+            variable: &|name| std::env::var(name).ok(),
+            file: &|named| self.read(&folder.join(named), limits::NAMED_FILE_BYTES),
+            is_public: &|named| {
+                let status = std::fs::metadata(folder.join(named));
+                status.is_ok_and(|status| status.mode() & 0o004 != 0)
+            },
+            folder: &folder,
+        };
+        let loaded = config::load(&path.display().to_string(), &text, &environment);
+        LoadedFile {
+            loaded,
+            text: text.into(),
+            fingerprint: self.0.into_inner(),
         }
-    };
-    let folder = parent_folder(path);
-    let environment = ConfigEnvironment {
-        variable: &|name| std::env::var(name).ok(),
-        file: &|named| read_recorded(&folder.join(named), limits::NAMED_FILE_BYTES),
-        is_public: &|named| {
-            let status = std::fs::metadata(folder.join(named));
-            status.is_ok_and(|status| status.mode() & 0o004 != 0)
-        },
-        folder: &folder,
-    };
-    let loaded = config::load(&path.display().to_string(), &text, &environment);
-    Ok(LoadedFile {
-        loaded,
-        text: text.into(),
-        fingerprint: fingerprint.into_inner(),
-    })
+    }
 }
 
 /// Returns whether a file and the files that it names have the contents of a reading. Cheaper than a new reading, since only bytes

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringmain_engine::Reload;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::Config;
 use ringmain_sources::Sources;
@@ -42,7 +43,8 @@ pub struct ConfigWatcher {
 #[derive(Debug)]
 struct WatchContext {
     wakeup: Event,
-    reload_requested: AtomicBool,
+    /// Requested reloads that have not started.
+    requests: Mutex<Vec<Reload>>,
     is_stopping: AtomicBool,
     succeeded: AtomicU64,
     failed: AtomicU64,
@@ -111,7 +113,7 @@ impl ConfigWatcher {
         let cluster = cluster.map(|settings| Cluster::start(settings, Arc::clone(&merger)));
         let context = Arc::new(WatchContext {
             wakeup: Event::new()?,
-            reload_requested: AtomicBool::new(false),
+            requests: Mutex::default(),
             is_stopping: AtomicBool::new(false),
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -153,7 +155,16 @@ impl ConfigWatcher {
 
     /// Has the file reloaded, whether it has changed or not.
     pub fn reload(&self) {
-        self.context.reload_requested.store(true, Ordering::Release);
+        self.reload_as(Reload::begin());
+    }
+
+    /// As [`ConfigWatcher::reload`], for a reload that was reported to the service manager before.
+    pub fn reload_as(&self, request: Reload) {
+        let requests = &self.context.requests;
+        requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(request);
         self.context.wakeup.signal();
     }
 
@@ -203,6 +214,10 @@ impl Drop for ConfigWatcher {
 }
 
 impl WatchContext {
+    fn take_requests(&self) -> Vec<Reload> {
+        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     fn lock_status(&self) -> MutexGuard<'_, ConfigStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -235,8 +250,8 @@ enum WakeReason {
     TimedOut,
     /// A watched file has changed.
     Changed,
-    /// A reload was requested.
-    Requested,
+    /// Reloads were requested.
+    Requested(Vec<Reload>),
     /// The thread is to end.
     Stopped,
 }
@@ -255,13 +270,14 @@ impl WatchThread {
             }
         };
         // The file was not watched since it was first read; and the memory of that reading is not needed any more.
-        self.debounce(&mut watcher, false);
+        self.debounce(&mut watcher, Vec::new());
         memory::give_back();
         loop {
             match self.wait_for_wakeup(&mut watcher, None) {
                 Ok(WakeReason::Stopped) => return,
                 Ok(WakeReason::TimedOut) => {}
-                Ok(reason) => self.debounce(&mut watcher, matches!(reason, WakeReason::Requested)),
+                Ok(WakeReason::Changed) => self.debounce(&mut watcher, Vec::new()),
+                Ok(WakeReason::Requested(requests)) => self.debounce(&mut watcher, requests),
                 Err(error) => {
                     log::error!("the configuration is no longer watched for changes: {error}");
                     return;
@@ -274,15 +290,16 @@ impl WatchThread {
     fn run_without_inotify(mut self) {
         let context = Arc::clone(&self.context);
         while context.wakeup.wait().is_ok() {
+            let mut requests = Vec::new();
             loop {
                 if context.is_stopping.load(Ordering::Acquire) {
                     return;
                 }
-                context.reload_requested.store(false, Ordering::Release);
+                requests.extend(context.take_requests());
                 let read = file::read(&self.path);
                 let settled = context.wakeup.wait_for(limits::DEBOUNCE);
                 if settled.is_ok_and(|again| !again) && fingerprint_of(&read).is_unchanged(&self.path) {
-                    self.apply_reading(read, true);
+                    self.apply_reading(read, requests);
                     break;
                 }
             }
@@ -298,20 +315,23 @@ impl WatchThread {
                 Woken::Bell if self.context.is_stopping.load(Ordering::Acquire) => {
                     return Ok(WakeReason::Stopped);
                 }
-                Woken::Bell if self.context.reload_requested.swap(false, Ordering::AcqRel) => {
-                    return Ok(WakeReason::Requested);
+                Woken::Bell => {
+                    let requests = self.context.take_requests();
+                    if !requests.is_empty() {
+                        return Ok(WakeReason::Requested(requests));
+                    }
                 }
                 // On an error any file may have changed.
                 Woken::Files if watcher.has_changed().unwrap_or(true) => return Ok(WakeReason::Changed),
                 Woken::Time => return Ok(WakeReason::TimedOut),
-                Woken::Bell | Woken::Files => {}
+                Woken::Files => {}
             }
         }
     }
 
     /// Waits until the files have been unchanged for the debounce time and none is being written, then applies them if their
-    /// contents differ from the previous reading, or a reload was `requested`. A partially written file is never applied.
-    fn debounce(&mut self, watcher: &mut Watcher, mut requested: bool) {
+    /// contents differ from the previous reading, or there are `requests`. A partially written file is never applied.
+    fn debounce(&mut self, watcher: &mut Watcher, mut requests: Vec<Reload>) {
         loop {
             // Unread events may report a file that is being written.
             let _ = watcher.has_changed();
@@ -328,7 +348,7 @@ impl WatchThread {
                 reason
             } else {
                 self.watch_paths(watcher, &self.fingerprint);
-                if !requested && file::matches_disk(&self.path, &self.fingerprint) {
+                if requests.is_empty() && file::matches_disk(&self.path, &self.fingerprint) {
                     return;
                 }
                 let read = file::read(&self.path);
@@ -337,13 +357,13 @@ impl WatchThread {
                 let is_quiet =
                     matches!(reason, Ok(WakeReason::TimedOut)) && watcher.being_written().is_none();
                 if is_quiet && fingerprint_of(&read).is_unchanged(&self.path) {
-                    self.apply_reading(read, requested);
+                    self.apply_reading(read, requests);
                     return;
                 }
                 reason
             };
             match reason {
-                Ok(WakeReason::Requested) => requested = true,
+                Ok(WakeReason::Requested(more)) => requests.extend(more),
                 Ok(WakeReason::Changed | WakeReason::TimedOut) => {}
                 // The caller finds the error again.
                 Ok(WakeReason::Stopped) => return self.context.wakeup.signal(),
@@ -359,31 +379,35 @@ impl WatchThread {
         }
     }
 
-    /// Applies a stable reading if it differs from the previous one, or was `requested`.
-    fn apply_reading(&mut self, read: Result<LoadedFile, Box<UnreadableFile>>, requested: bool) {
-        match read {
-            Ok(LoadedFile {
-                loaded,
-                text,
-                fingerprint,
-            }) => {
-                let is_same = fingerprint.has_same_contents(&self.fingerprint);
-                self.fingerprint = fingerprint;
-                if requested || !is_same {
-                    self.apply_config(loaded, text);
-                    // Reading takes several times the memory of the served configuration.
-                    memory::give_back();
-                }
+    /// Applies a stable reading if it differs from the previous one, or there are `requests`.
+    fn apply_reading(&mut self, read: Result<LoadedFile, Box<UnreadableFile>>, mut requests: Vec<Reload>) {
+        let fingerprint = match &read {
+            Ok(reading) => reading.fingerprint.clone(),
+            Err(unreadable) => unreadable.fingerprint.clone().merged_with(&self.fingerprint),
+        };
+        let is_same = fingerprint.has_same_contents(&self.fingerprint);
+        self.fingerprint = fingerprint;
+        if requests.is_empty() {
+            if is_same {
+                return;
+            }
+            requests.push(Reload::begin());
+        }
+        let status = match read {
+            Ok(LoadedFile { loaded, text, .. }) => {
+                let status = self.apply_config(loaded, text);
+                // Reading takes several times the memory of the served configuration.
+                memory::give_back();
+                status
             }
             Err(unreadable) => {
-                let fingerprint = unreadable.fingerprint.clone().merged_with(&self.fingerprint);
-                let is_same = fingerprint.has_same_contents(&self.fingerprint);
-                self.fingerprint = fingerprint;
-                if requested || !is_same {
-                    log::error!("{unreadable}");
-                    self.record_rejection(Vec::new());
-                }
+                log::error!("{unreadable}");
+                self.record_rejection(Vec::new());
+                format!("Keeping the previous configuration: {unreadable}")
             }
+        };
+        for reload in requests {
+            reload.finish(&status);
         }
     }
 
@@ -397,7 +421,8 @@ impl WatchThread {
         status.attempted_at = clock::realtime();
     }
 
-    fn apply_config(&self, mut loaded: Loaded, text: Arc<str>) {
+    /// Returns the result in a line.
+    fn apply_config(&self, mut loaded: Loaded, text: Arc<str>) -> String {
         let name = self.path.display();
         let last = Arc::clone(&self.context.lock_status().config);
         let initial = clock::monotonic();
@@ -410,7 +435,12 @@ impl WatchThread {
                 if omitted > 0 {
                     log::error!("{name}: {omitted} more errors");
                 }
-                return self.record_rejection(errors);
+                let first = errors
+                    .first()
+                    .map(|error| format!(": {error}"))
+                    .unwrap_or_default();
+                self.record_rejection(errors);
+                return format!("Keeping the previous configuration{first}");
             }
         };
         let took = clock::monotonic() - initial;
@@ -428,11 +458,12 @@ impl WatchThread {
                 restart_required.join(", ")
             );
         }
-        if *config == *last {
-            log::info!("{name}: configuration reloaded: unchanged");
+        let outcome = if *config == *last {
+            "reloaded: unchanged".to_owned()
         } else {
-            log::info!("{name}: configuration reloaded in {took:?}");
-        }
+            format!("reloaded in {took:?}")
+        };
+        log::info!("{name}: configuration {outcome}");
         let mut status = self.context.lock_status();
         status.config = config;
         status.text = text;
@@ -442,6 +473,7 @@ impl WatchThread {
         status.is_current = true;
         status.restart_required = restart_required;
         self.context.succeeded.fetch_add(1, Ordering::Relaxed);
+        format!("Configuration {outcome}")
     }
 
     /// Lists the changed keys that need a restart.

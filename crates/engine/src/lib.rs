@@ -43,7 +43,8 @@ mod worker;
 
 pub use config::{Choice, Config};
 pub use engine::{
-    BoundListener, Engine, EngineError, Listeners, Report, Running, Summary, WorkerReport, block_signals,
+    BoundListener, Engine, EngineError, Listeners, Reload, Report, Running, Summary, WorkerReport,
+    block_signals,
 };
 pub use layer::{Layer, LayerEvent, LayerFault, LayerStep};
 pub use ringmain_sys::addr::Addr;

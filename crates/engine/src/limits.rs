@@ -220,6 +220,12 @@ pub const BLOCKING_QUEUE: usize = 1024;
 /// How long a thread of the blocking pool lives without a job.
 pub const BLOCKING_IDLE: std::time::Duration = std::time::Duration::from_secs(10);
 
+/// Characters of a status line for the service manager. The rest is cut off.
+pub const SERVICE_STATUS_CHARS: usize = 300;
+
+/// The shortest time between two checks whether the workers turn, for the pings to the service manager.
+pub const SERVICE_PING_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
+
 /// Names of steps in one [`crate::watchdog::Names`]. Further ones are all called "other".
 pub const STEP_NAMES: usize = 1024;
 

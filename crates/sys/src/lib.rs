@@ -15,6 +15,7 @@ pub mod listen;
 pub mod memory;
 pub mod netlink;
 pub mod nftables;
+pub mod notify;
 pub mod perf;
 pub mod process;
 pub mod qdisc;

@@ -271,6 +271,11 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[RELEASE, Line::new("tests/exports/run.sh target/release/ringmain")],
     },
     Suite {
+        name: "systemd",
+        about: "units of Type=notify under systemd's user manager: start, reload, upgrade, watchdog, socket activation; needs root and systemd",
+        lines: &[RELEASE, Line::new("tests/systemd/run.sh target/release/ringmain")],
+    },
+    Suite {
         name: "deny",
         about: "licences, bans, sources and advisories of the dependencies, whether or not they changed; needs cargo-deny and the network",
         lines: &[Line::new("cargo xtask deny")],

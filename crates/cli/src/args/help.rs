@@ -41,6 +41,16 @@ pub(crate) const PATHS: &[(&str, &str)] = &[
 
 /// The text after the help of `check`.
 pub(super) const CHECK: &str = "\
+Examples:
+  ringmain check ringmain.yaml
+  ringmain check - --stdin-filename conf/ringmain.yaml < edited.yaml
+  ringmain check --format json ringmain.yaml | jq -r '.[] | \"\\(.line): \\(.message)\"'
+
+With --format json the output is an array, in the order of the file and empty if there is nothing
+to report. Each object has file, line and column (from 1), path (JSON pointer), severity (error or
+warning) and message; errors also have expected and found. Beyond 100 errors the last object has
+only severity and message, which is the number of further errors. Secrets are not shown.
+
 Exit codes:
   0  valid
   1  invalid
@@ -48,12 +58,31 @@ Exit codes:
 
 All keys: docs/reference/config";
 
+/// The text after the help of `init`.
+pub(super) const INIT: &str = "\
+Examples:
+  ringmain init gateway            ringmain.yaml and its schema, in the current directory
+  ringmain init push live          the same for a push server in live/, and public/index.html
+  ringmain init app shop           Cargo.toml, src/main.rs with a test, and .gitignore in shop/
+
+If one of the files exists, none is written (exit code 1).";
+
+/// The text after the help of `schema`.
+pub(super) const SCHEMA: &str = "\
+Completion and validation in editors, with this as the first line of the YAML file:
+  # yaml-language-server: $schema=ringmain.schema.json
+
+  ringmain schema > ringmain.schema.json
+
+Guide: docs/how-to/edit-configuration.md";
+
 /// The text after the help of `explain`.
 pub(super) const EXPLAIN: &str = "\
 Examples:
   ringmain explain shop.yaml POST https://shop.example:8443/cart?id=1 -H 'accept: text/html'
   ringmain explain shop.yaml --sni mail.shop.example     a TLS passthrough connection
   ringmain explain shop.yaml --listener :5433            a TCP passthrough connection
+  ringmain explain - GET http://a/ < shop.yaml           a file from standard input
 
 Exit codes:
   0  a rule or a stream matches
@@ -72,6 +101,25 @@ pub(super) const MAN: &str = "\
 Show it, or install it:
   ringmain man | man -l -
   ringmain man > ~/.local/share/man/man1/ringmain.1";
+
+/// The variables of a service manager, with their effects.
+const SERVICE_MANAGER: Section = Section {
+    title: "Environment of a service manager (systemd)",
+    lines: Lines::Terms(&[
+        (
+            "NOTIFY_SOCKET",
+            "start, reloads, upgrades and shutdown are reported (Type=notify, notify-reload)",
+        ),
+        (
+            "WATCHDOG_USEC",
+            "pings are sent while every worker responds (WatchdogSec=)",
+        ),
+        (
+            "LISTEN_FDS",
+            "listeners with the addresses of this configuration (socket activation)",
+        ),
+    ]),
+};
 
 /// Returns the sections of `ringmain run`.
 pub(crate) fn run_sections() -> &'static [Section] {
@@ -99,6 +147,7 @@ pub(crate) fn run_sections() -> &'static [Section] {
                 ),
             ]),
         },
+        SERVICE_MANAGER,
         Section {
             title: "Exit codes",
             lines: Lines::Terms(&[
@@ -112,8 +161,8 @@ pub(crate) fn run_sections() -> &'static [Section] {
             lines: Lines::Commands(&[
                 ("ringmain", "serve the built-in application on 127.0.0.1:8080"),
                 (
-                    "ringmain run proxy.yaml",
-                    "run the gateway of this configuration file (docs/how-to/reverse-proxy.md)",
+                    "ringmain init gateway && ringmain run ringmain.yaml",
+                    "write a configuration file to start with, and run its gateway (docs/how-to/reverse-proxy.md)",
                 ),
                 (
                     "ringmain --listen :80 --listen unix:/run/web.sock --unix-mode 660",
@@ -422,7 +471,7 @@ pub(super) fn run_short_help() -> String {
     let (on, off) = header_style();
     format!(
         "{on}Examples:{off}\n  ringmain                      serve on 127.0.0.1:8080\n  \
-         ringmain run proxy.yaml       run the gateway of this configuration file\n  \
+         ringmain run ringmain.yaml    run the gateway of this configuration file\n  \
          ringmain --listen :80 -w 2    two workers on port 80, all addresses\n\n\
          All options, paths, signals and exit codes: ringmain --help"
     )

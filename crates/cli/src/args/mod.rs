@@ -7,6 +7,7 @@ pub(crate) mod configuration;
 pub(crate) mod feed;
 mod help;
 mod http;
+pub(crate) mod init;
 pub(crate) mod profile;
 mod tls;
 pub(crate) mod tune;
@@ -96,7 +97,11 @@ pub(crate) enum Command {
     /// Show which route a request matches in a configuration file, and why
     #[command(after_help = help::EXPLAIN)]
     Explain(Box<configuration::Explain>),
+    /// Write a commented configuration or application to start with; never overwrites a file
+    #[command(after_help = help::INIT)]
+    Init(init::Init),
     /// Print the JSON Schema of configuration files, for editors
+    #[command(after_help = help::SCHEMA)]
     Schema,
     /// Print a shell completion script
     #[command(after_help = help::COMPLETIONS)]
@@ -107,6 +112,12 @@ pub(crate) enum Command {
     /// Print the manual page (roff)
     #[command(after_help = help::MAN)]
     Man,
+    /// Print the help of a command: ringmain help bench push
+    Help {
+        /// Command, and its subcommand
+        #[arg(value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
 }
 
 impl Cli {

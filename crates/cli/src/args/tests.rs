@@ -387,3 +387,42 @@ fn the_examples_of_the_help_are_valid() {
         }
     }
 }
+
+/// Calls `each` with every command, hidden ones too.
+fn for_each_command(command: &clap::Command, each: &mut impl FnMut(&clap::Command)) {
+    each(command);
+    command
+        .get_subcommands()
+        .for_each(|inner| for_each_command(inner, each));
+}
+
+#[test]
+fn no_line_of_help_is_longer_than_100_columns() {
+    let mut definition = Cli::command().term_width(100);
+    definition.build();
+    let (mut commands, mut long) = (0, Vec::new());
+    for_each_command(&definition, &mut |command| {
+        commands += 1;
+        let mut command = command.clone();
+        for help in [command.render_help(), command.render_long_help()] {
+            let help = help.to_string();
+            long.extend(
+                help.lines()
+                    .filter(|line| line.chars().count() > 100)
+                    .map(str::to_owned),
+            );
+        }
+    });
+    assert!(commands > 25, "only {commands} commands");
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn help_is_a_command() {
+    let help = |args: &[&str]| match read(args).map(|cli| cli.command) {
+        Ok(Some(Command::Help { command })) => command,
+        other => panic!("expected the command help, found {other:?}"),
+    };
+    assert!(help(&["help"]).is_empty());
+    assert_eq!(help(&["help", "bench", "push"]), ["bench", "push"]);
+}

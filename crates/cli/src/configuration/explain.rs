@@ -31,8 +31,8 @@ struct Url<'u> {
 /// Fails if the file or the request is invalid, or no rule matches.
 pub(crate) fn explain(args: &Explain) -> Result<(), CliError> {
     // The program that serves the file may have custom filters.
-    let checked = super::compile_file(&args.file, &|_| Ok(()))?;
-    let name = args.file.display();
+    let checked = super::compile_file(&args.input, &|_| Ok(()))?;
+    let name = args.input.path().display();
     let Some(table) = checked.table.filter(|_| checked.wrong.is_empty()) else {
         return Err(CliError::Other(format!(
             "{name}: invalid configuration; `ringmain check {name}` lists the errors"
@@ -218,7 +218,9 @@ fn print_explanation(
         writeln!(
             out,
             "route `{}`, rule {}{name}, by {}",
-            taken.route, taken.rule, taken.matched_by
+            taken.route,
+            taken.rule + 1,
+            taken.matched_by
         )?;
         if let Some(broken) = &taken.broken {
             writeln!(out, "  respond 500: {broken}")?;
@@ -237,7 +239,7 @@ fn print_explanation(
             out,
             "  route `{}`, rule {}: {}",
             rejected.route,
-            rejected.rule,
+            rejected.rule + 1,
             rejected.reason.text()
         )?;
     }
@@ -255,7 +257,7 @@ fn explanation_json(explanation: &Explanation) -> Value {
     let rejected = explanation.rejected.iter().map(|rejected| {
         json!({
             "route": &*rejected.route,
-            "rule": rejected.rule,
+            "rule": rejected.rule + 1,
             "match": rejected.matching,
             "why": rejected.reason.text(),
         })
@@ -263,7 +265,7 @@ fn explanation_json(explanation: &Explanation) -> Value {
     let taken = explanation.selected.as_ref().map(|taken| {
         json!({
             "route": &*taken.route,
-            "rule": taken.rule,
+            "rule": taken.rule + 1,
             "name": taken.name.as_deref(),
             "by": taken.matched_by,
             "steps": taken.steps,

@@ -3,21 +3,21 @@
 //! Owns the output of findings; knows nothing of the keys.
 
 mod explain;
+mod findings;
 
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use ringmain_control::config::{self, ConfigError, Warning};
+use ringmain_control::config::{self, ConfigError};
 use ringmain_control::edge::{CheckedFile, Edge};
 use ringmain_control::file::{self, LoadedFile};
-use ringmain_control::verify::Rejected;
+use ringmain_control::limits::CONFIG_BYTES;
 use ringmain_gateway::model::{Config, Rule};
 use ringmain_gateway::table::Table;
-use serde_json::json;
 
 pub(crate) use self::explain::explain;
-use crate::args::configuration::Check;
+use self::findings::Findings;
+use crate::args::configuration::{Check, CheckFormat, Input};
 use crate::error::CliError;
 use crate::print_output;
 
@@ -34,23 +34,24 @@ struct CompiledFile {
 /// Fails if the file is invalid or cannot be read.
 pub(crate) fn check_file(args: &Check) -> Result<(), CliError> {
     // Custom filters exist only in programs that embed the gateway.
-    let CheckedFile { outcome, warnings } = Edge::from_file(&args.file).check()?;
-    let name = args.file.display();
+    let edge = Edge::from_file(args.input.path());
+    let checked = match stdin_text(&args.input)? {
+        Some(text) => edge.check_text(text),
+        None => edge.check()?,
+    };
+    let name = args.input.path().display();
     print_output(|out| {
-        if args.json {
-            return writeln!(out, "{:#}", check_json(&outcome, &warnings));
+        let findings = Findings::new(&checked);
+        if args.format == CheckFormat::Json {
+            return writeln!(out, "{:#}", findings.to_json());
         }
-        for warning in &warnings {
-            writeln!(out, "{warning}")?;
-        }
-        match &outcome {
+        findings.print(out)?;
+        match &checked.outcome {
             Ok(config) => writeln!(out, "{name}: valid: {}", summarize(config)),
-            Err(rejected) => rejected
-                .errors
-                .iter()
-                .try_for_each(|error| writeln!(out, "{error}")),
+            Err(_) => Ok(()),
         }
     })?;
+    let CheckedFile { outcome, .. } = checked;
     outcome
         .map(drop)
         .map_err(|rejected| CliError::Other(format!("{name}: {}", rejected.summary())))
@@ -71,40 +72,35 @@ fn summarize(config: &Config) -> String {
     .join(", ")
 }
 
-fn check_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> serde_json::Value {
-    let none = Rejected::default();
-    let rejected = outcome.as_ref().err().unwrap_or(&none);
-    let errors = rejected.errors.iter().map(|error| {
-        json!({
-            "file": error.file,
-            "line": error.position.line,
-            "column": error.position.column,
-            "what": error.part,
-            "expected": error.expected,
-            "found": error.found,
-            "advice": error.advice,
-        })
-    });
-    let warnings = warnings.iter().map(|warning| {
-        json!({
-            "file": warning.file,
-            "line": warning.position.line,
-            "column": warning.position.column,
-            "text": warning.text,
-        })
-    });
-    json!({
-        "right": outcome.is_ok(),
-        "errors": errors.collect::<Vec<_>>(),
-        "more": rejected.omitted,
-        "warnings": warnings.collect::<Vec<_>>(),
-    })
+/// Reads standard input, if that is the file.
+fn stdin_text(input: &Input) -> Result<Option<String>, CliError> {
+    if let Some(contradiction) = input.contradiction() {
+        return Err(CliError::Usage(contradiction.to_owned()));
+    }
+    if !input.is_stdin() {
+        return Ok(None);
+    }
+    let unreadable = |why: &dyn std::fmt::Display| {
+        CliError::Usage(format!(
+            "cannot read the configuration from standard input: {why}"
+        ))
+    };
+    let mut bytes = Vec::new();
+    // One more is an error of the file.
+    let limit = CONFIG_BYTES as u64 + 1;
+    let read = io::stdin().lock().take(limit).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(&error))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"not text (UTF-8)"))?;
+    Ok(Some(text))
 }
 
 /// Reads and compiles a file. `fits` returns an error for a rule that this program does not support.
-fn compile_file(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<CompiledFile, CliError> {
-    let LoadedFile { mut loaded, .. } =
-        file::read(path).map_err(|error| CliError::Usage(error.to_string()))?;
+fn compile_file(input: &Input, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<CompiledFile, CliError> {
+    let read = match stdin_text(input)? {
+        Some(text) => file::read_text(input.path(), text),
+        None => file::read(input.path()).map_err(|error| CliError::unreadable(&error))?,
+    };
+    let LoadedFile { mut loaded, .. } = read;
     let table = loaded.config.take();
     let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| fits(rule)));
     let wrong = loaded.all_errors(table.as_ref().map_or(&[], Table::problems));

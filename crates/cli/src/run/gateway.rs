@@ -15,7 +15,7 @@ use crate::stats::IntervalTimer;
 impl From<EdgeError> for CliError {
     fn from(error: EdgeError) -> CliError {
         match error {
-            EdgeError::Unreadable(why) => CliError::Usage(why.to_string()),
+            EdgeError::Unreadable(why) => CliError::unreadable(&why),
             // The exit code of a wrong command line: a restart would fail again.
             EdgeError::Rejected(why) => CliError::Usage(why),
             EdgeError::Other(why) => CliError::Other(why),

@@ -5,9 +5,10 @@
 )]
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{Directory, program};
 use crate::secure::Authority;
@@ -67,36 +68,163 @@ fn the_examples_are_valid() {
         format!("{path}: valid: 6 listeners, 6 routes, 9 upstreams\n")
     );
     let (_directory, path) = written("proxy.yaml", PROXY);
-    let output = run(&["check", "--json", &path]);
+    let output = run(&["check", "--format", "json", &path]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["right"], true);
+    assert_eq!(text(&output.stdout), "[]\n");
 }
 
 #[test]
 fn every_error_is_reported() {
-    let (_directory, path) = written(
-        "bad.yaml",
-        "listen: :80\nlisten_to: x\nroutes:\n  r: {hosts: 'a b', to: nobody}\n",
-    );
+    let (_directory, path) = written("bad.yaml", BAD);
     let output = run(&["check", &path]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let lines: Vec<_> = text(&output.stdout).lines().collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(
-        lines[0].starts_with(&format!("{path}:2:1: expected one of the keys ")),
-        "{lines:?}"
-    );
-    assert!(
-        lines[1].starts_with(&format!("{path}:4:14: expected a hostname ")),
-        "{lines:?}"
-    );
+    check_bad_text(text(&output.stdout), &path);
     assert_eq!(text(&output.stderr), format!("error: {path}: 2 errors\n"));
-    let output = run(&["check", "--json", &path]);
+    let output = run(&["check", "--format", "json", &path]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    check_bad_json(&output.stdout, &path);
+}
+
+/// Two errors, on its lines 2 and 4.
+const BAD: &str = "listen: :80\nlisten_to: x\nroutes:\n  r: {hosts: 'a b', to: nobody}\n";
+
+#[track_caller]
+fn check_bad_text(found: &str, name: &str) {
+    let found: Vec<_> = found.lines().collect();
+    let expected = [
+        "error: expected one of the keys ".to_owned(),
+        format!(" --> {name}:2:1"),
+        "  |".to_owned(),
+        "2 | listen_to: x".to_owned(),
+        "  | ^".to_owned(),
+        String::new(),
+        "error: expected a hostname such as shop.example, or *.shop.example, found `a b`".to_owned(),
+        format!(" --> {name}:4:14"),
+        "  |".to_owned(),
+        "4 |   r: {hosts: 'a b', to: nobody}".to_owned(),
+        "  |              ^".to_owned(),
+        String::new(),
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    assert!(found[0].starts_with(&expected[0]), "{found:#?}");
+    assert_eq!(found[1..], expected[1..]);
+}
+
+#[track_caller]
+fn check_bad_json(found: &[u8], name: &str) {
+    let found: Value = serde_json::from_slice(found).unwrap();
+    let found = found.as_array().expect("an array");
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert_eq!(
+        (&found[0]["line"], &found[0]["column"], &found[0]["path"]),
+        (&2.into(), &1.into(), &"/listen_to".into())
+    );
+    assert_eq!(
+        found[1],
+        serde_json::json!({
+            "file": name,
+            "line": 4,
+            "column": 14,
+            "path": "/routes/r/hosts",
+            "severity": "error",
+            "message": "expected a hostname such as shop.example, or *.shop.example, found `a b`",
+            "expected": "a hostname such as shop.example, or *.shop.example",
+            "found": "`a b`",
+        })
+    );
+}
+
+/// Runs a command with this text as standard input.
+fn run_with_input(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(program())
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn standard_input_is_checked_and_explained() {
+    let output = run_with_input(&["check", "-"], PROXY.as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(
+        text(&output.stdout),
+        "<stdin>: valid: 1 listener, 1 route, 1 upstream\n"
+    );
+    let output = run_with_input(&["check", "-"], BAD.as_bytes());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    check_bad_text(text(&output.stdout), "<stdin>");
+    assert_eq!(text(&output.stderr), "error: <stdin>: 2 errors\n");
+
+    // An editor names the file that it has not saved yet: files are relative to it.
+    let (directory, path) = written("site.yaml", "not what is checked");
+    fs::write(directory.join("page.html"), "a page").unwrap();
+    let with_page = b"listen: :80\nroutes: {r: {rules: [{respond: {status: 404, file: page.html}}]}}\n";
+    let output = run_with_input(&["check", "-", "--stdin-filename", &path], with_page);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = run_with_input(
+        &["check", "--format=json", "-", "--stdin-filename", &path],
+        BAD.as_bytes(),
+    );
+    check_bad_json(&output.stdout, &path);
+
+    let output = run_with_input(&["explain", "-", "GET", "http://a/cart"], PROXY.as_bytes());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(
+        text(&output.stdout).contains("route `default`, rule 1, by every request"),
+        "{output:?}"
+    );
+
+    let output = run_with_input(&["check", "-"], b"\xff");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("standard input: not text (UTF-8)"),
+        "{output:?}"
+    );
+    let output = run(&["check", &path, "--stdin-filename", "a"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("write - in place of FILE"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn errors_and_warnings_are_in_the_order_of_the_file_without_secrets() {
+    let config = "listen: :80\npush: {api_kee: hunter2}\nroutes:\n  r:\n    rules:\n      - {match: /a, respond: 200}\n      \
+                  - {match: /b, respond: 200, rewrite: {host: a}}\n";
+    let (_directory, path) = written("c.yaml", config);
+    let output = run(&["check", &path]);
+    let found = text(&output.stdout);
+    assert!(
+        !found.contains("hunter2") && found.contains("2 | push: {api_kee: (not shown)\n"),
+        "{found}"
+    );
+    let (first, second) = (found.find(":2:8\n"), found.find(":7:"));
+    assert!(first.is_some() && second > first, "{found}");
+    // Warnings, of a valid file.
+    let config = config
+        .replace("push: {api_kee: hunter2}\n", "")
+        .replace("/b, respond: 200, rewrite: {host: a}", "/a, respond: 200");
+    let (_directory, path) = written("c.yaml", &config);
+    let output = run(&["check", &path]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let found = text(&output.stdout);
+    let expected = "warning: route `r`, rule 2: no request reaches it: an earlier rule of the route has the same match\n";
+    assert!(found.starts_with(expected), "{found}");
+    assert!(
+        found.ends_with(&format!("{path}: valid: 1 listener, 1 route, 0 upstreams\n")),
+        "{found}"
+    );
+    let output = run(&["check", "--format", "json", &path]);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
-        (&json["right"], &json["errors"][1]["column"]),
-        (&Value::from(false), &Value::from(14))
+        (&json[0]["severity"], &json[0]["line"], &json[0]["path"]),
+        (&"warning".into(), &6.into(), &"/routes/r/rules/1".into())
     );
 }
 
@@ -153,16 +281,16 @@ fn requests_are_explained() {
         0,
         &[
             "listener `secure`\n  not `staff`: matches only `staff.shop.example`, not `shop.example`\n",
-            "route `shop`, rule 0 (catalogue), by prefix `/catalogue`\n",
+            "route `shop`, rule 1 (catalogue), by prefix `/catalogue`\n",
             "  replace the prefix by `/v1/items`\n  forward to upstream `catalogue`\n",
-            "  route `shop`, rule 10: prefix `/` also matches, but has lower precedence\n",
+            "  route `shop`, rule 11: prefix `/` also matches, but has lower precedence\n",
         ],
     );
     let bulk = "content-type: application/ndjson";
     check(
         &["POST", "https://shop.example/catalogue", "-H", bulk],
         0,
-        &["rule 1 (bulk), by prefix `/catalogue`, method POST, header `content-type`"],
+        &["rule 2 (bulk), by prefix `/catalogue`, method POST, header `content-type`"],
     );
     check(
         &["GET", "http://shop.example/"],

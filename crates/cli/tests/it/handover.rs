@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{Directory, PATIENCE, Server, check_echo, program, wait_end};
+use crate::proxy::get;
 use ringmain_sys::inherit::spawn_with;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -33,6 +34,59 @@ fn sockets_of_a_service_manager_are_served_and_stay_its_own() {
     kill_process(Pid::from_child(&server.process), Signal::TERM).unwrap();
     assert_eq!(wait_end(&mut server.process).code(), Some(0));
     assert!(path.exists(), "the service manager's socket file was removed");
+}
+
+#[test]
+fn sockets_of_a_service_manager_are_matched_to_the_listeners_of_a_file() {
+    let directory = Directory::new();
+    let path = directory.join("s");
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix = UnixListener::bind(&path).unwrap();
+    let addr = tcp.local_addr().unwrap();
+    let file = directory.join("gateway.yaml");
+    let write = |listen: &str| {
+        let text = format!("listen: {listen}\nroutes: {{r: {{rules: [{{respond: {{body: here}}}}]}}}}\n");
+        fs::write(&file, text).unwrap();
+    };
+    let args = ["run".into(), file.clone().into_os_string(), "-q".into()];
+    let listeners = [(unix.as_fd(), "local"), (tcp.as_fd(), "web")];
+    // In another order than they are handed over, and with one that is opened.
+    write(&format!("['127.0.0.1:0', '{addr}', 'unix:{}']", path.display()));
+    let mut server = spawn_with(&listeners, program(), &args).unwrap();
+    server.wait_ready(Some(PATIENCE)).unwrap();
+    for addr in [addr.to_string(), format!("unix:{}", path.display())] {
+        let response = get(&addr, "a", "/");
+        assert_eq!((response.status, &*response.body), (200, "here"), "{addr}");
+    }
+    kill_process(Pid::from_child(&server.process), Signal::TERM).unwrap();
+    assert_eq!(wait_end(&mut server.process).code(), Some(0));
+    assert!(path.exists(), "the service manager's socket file was removed");
+
+    // The address is in use by a socket of the service manager that has another one.
+    write(&format!("0.0.0.0:{}", addr.port()));
+    let log = fs::File::create(directory.join("log")).unwrap();
+    let mut shell = Command::new("/bin/sh");
+    shell.args([
+        "-c",
+        "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec \"$@\" 3<&0",
+        "sh",
+    ]);
+    shell.arg(program()).args(&args);
+    shell
+        .stdin(tcp.try_clone().map(std::os::fd::OwnedFd::from).unwrap())
+        .stderr(log);
+    assert_eq!(
+        ringmain_testkit::program::spawn(&mut shell)
+            .unwrap()
+            .wait()
+            .unwrap()
+            .code(),
+        Some(1)
+    );
+    let log = fs::read_to_string(directory.join("log")).unwrap();
+    let expected =
+        format!("; inherited listeners with other addresses than those of the configuration: {addr} (web)");
+    assert!(log.contains(&expected), "{log}");
 }
 
 /// Puts a program at `path`, which may be running: a new file takes the name.

@@ -26,10 +26,12 @@ mod guides;
 mod handover;
 mod http;
 mod identity;
+mod init;
 mod profile;
 #[cfg(feature = "brokers")]
 mod push_examples;
 mod reference;
+mod service;
 mod serving;
 mod startup_errors;
 mod tls;

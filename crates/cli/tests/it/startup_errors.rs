@@ -54,6 +54,42 @@ fn a_wrong_command_line() {
 }
 
 #[test]
+fn help_of_a_command_is_its_own() {
+    let help = |args: &[&str]| {
+        let output = Command::new(program()).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(help(&["help"]), help(&["--help"]));
+    assert_eq!(help(&["help", "check"]), help(&["check", "--help"]));
+    assert_eq!(
+        help(&["help", "bench", "push"]),
+        help(&["bench", "push", "--help"])
+    );
+    check(
+        Command::new(program()).args(["help", "serve"]),
+        2,
+        &["unrecognized subcommand 'serve'"],
+    );
+}
+
+#[test]
+fn a_file_that_does_not_exist_can_be_written() {
+    let directory = Directory::new();
+    let file = directory.join("proxy.yaml");
+    for command in ["run", "check"] {
+        check(
+            Command::new(program()).arg(command).arg(&file),
+            2,
+            &[
+                "proxy.yaml: No such file or directory",
+                "`ringmain init gateway` writes one",
+            ],
+        );
+    }
+}
+
+#[test]
 fn help_and_version_are_data() {
     for args in [
         &["--help"][..],

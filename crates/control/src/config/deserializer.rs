@@ -14,6 +14,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
+use super::advice;
 use super::error::{Diagnostics, quote, suggest};
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
@@ -361,24 +362,14 @@ impl<'de> NodeDeserializer<'de> {
 
     /// Tells that a word is none of those.
     fn report_unknown(self, word: &str, known: &[&str], expected: &str) {
-        let unsupported = UNSUPPORTED
-            .iter()
-            .find(|(unsupported, kind, _)| *unsupported == word && known.contains(kind));
         let meant = || suggest(word, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
-        let advice = unsupported.map(|(.., why)| (*why).to_owned()).or_else(meant);
+        let advice = advice::on_unknown(word, known).or_else(meant);
         let expected = format!("{expected} {}", quoted_list(known));
         let advice = advice.unwrap_or_default();
         self.errors
             .report_part(self.node.position, "", expected, quote(word), &advice);
     }
 }
-
-/// Words that are planned but not supported: each with a word of its kind, and an explanation.
-const UNSUPPORTED: [(&str, &str, &str); 1] = [(
-    "udp",
-    "tls_passthrough",
-    "UDP is not supported: datagrams are neither received nor forwarded",
-)];
 
 /// Deprecated keys with their current names. A deprecated key is accepted with a warning for one release.
 const DEPRECATED_KEYS: [(&str, &str); 6] = [

@@ -21,7 +21,7 @@ impl FilePosition {
 
 /// An error of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{}:{}: {part}expected {expected}, found {found}{advice}", .position.line, .position.column, part = prefixed(.part), advice = suffixed(.advice))]
+#[error("{file}:{}:{}: {}", .position.line, .position.column, self.message())]
 pub struct ConfigError {
     /// The file, as it was named.
     pub file: String,
@@ -35,6 +35,15 @@ pub struct ConfigError {
     pub found: String,
     /// A suggestion or an explanation; may be empty.
     pub advice: String,
+}
+
+impl ConfigError {
+    /// Returns the error without its position.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let (part, advice) = (prefixed(&self.part), suffixed(&self.advice));
+        format!("{part}expected {}, found {}{advice}", self.expected, self.found)
+    }
 }
 
 /// A warning: valid as written, but probably not intended.

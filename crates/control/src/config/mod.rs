@@ -10,6 +10,7 @@
 //! A file is applied as a whole or not at all: see [`Loaded::take_valid`]. Parts of an invalid file are translated as well, so that
 //! all errors are reported at once and `ringmain explain` works; no part is served.
 
+mod advice;
 mod build;
 mod deserializer;
 mod document;
@@ -21,6 +22,7 @@ mod redacted;
 mod reference;
 mod scalars;
 mod schema;
+mod source;
 #[cfg(test)]
 mod tests;
 mod unreachable;
@@ -43,6 +45,7 @@ pub use error::{ConfigError, FilePosition, Warning};
 pub use redacted::redacted;
 pub use reference::reference;
 pub use schema::schema;
+pub use source::{ConfigSource, Excerpt};
 
 /// The environment that secrets and files are read from.
 pub struct ConfigEnvironment<'s> {

@@ -49,6 +49,6 @@ fn to_json(node: &YamlNode<'_>, secrets: &BTreeSet<FilePosition>) -> Json {
 }
 
 /// Returns whether a text is a reference.
-fn is_reference(text: &str) -> bool {
+pub(super) fn is_reference(text: &str) -> bool {
     text.starts_with("${") && text.find('}') == Some(text.len() - 1)
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    Addr, EndpointLocation, HeaderName, HeaderValue, Hostname, JwtAlgorithm, LogDestination, MethodName,
-    Network, Origin, PasswordHash, Path, Pattern, StatusRange, SubjectName, TlsVersion,
+    Addr, AddrError, EndpointLocation, HeaderName, HeaderValue, Hostname, JwtAlgorithm, LogDestination,
+    MethodName, Network, Origin, PasswordHash, Path, Pattern, StatusRange, SubjectName, TlsVersion,
 };
 
 use super::error::{quote, suggest};
@@ -50,13 +50,17 @@ impl ParseScalar for Addr {
     const EXAMPLES: &'static [&'static str] = &["0.0.0.0:80", "unix:/run/web.sock"];
 
     fn parse(text: &str) -> Result<Addr, String> {
-        text.parse().map_err(|fault: ringmain_gateway::model::AddrError| {
+        text.parse().map_err(|fault: AddrError| {
             let message = fault.to_string();
             // The message has the part that was found after a semicolon.
             let expected = message
                 .split_once("; found")
                 .map_or(&*message, |(expected, _)| expected);
-            format!("{expected}, found {}", quote(text))
+            let hint = match &fault {
+                AddrError::Unknown { hint, .. } => hint,
+                _ => "",
+            };
+            format!("{expected}, found {}{hint}", quote(text))
         })
     }
 }
@@ -240,11 +244,27 @@ impl ParseScalar for ByteSize {
     fn parse(text: &str) -> Result<ByteSize, String> {
         match scaled(text, &SIZES) {
             Some(size) => Ok(ByteSize(size)),
-            None => invalid(
-                "a size with its unit (B, KiB, MiB, GiB), such as 64KiB or 1MiB",
-                text,
-            ),
+            None => {
+                let wrong = invalid(
+                    "a size with its unit (B, KiB, MiB, GiB), such as 64KiB or 1MiB",
+                    text,
+                );
+                wrong.map_err(|message| message + &binary_unit_advice(text))
+            }
         }
+    }
+}
+
+/// Suggests the binary unit in place of a decimal one.
+fn binary_unit_advice(text: &str) -> String {
+    let units = [("kb", "KiB"), ("mb", "MiB"), ("gb", "GiB")];
+    let lower = text.to_ascii_lowercase();
+    let found = units
+        .iter()
+        .find_map(|(unit, binary)| Some((lower.strip_suffix(unit)?.trim_end(), binary)));
+    match found {
+        Some((number, binary)) if number.parse::<u64>().is_ok() => format!("; write {number}{binary}"),
+        _ => String::new(),
     }
 }
 
@@ -436,7 +456,13 @@ impl ParseScalar for UpstreamUrl {
         } else if let Some(rest) = text.strip_prefix("h2c://") {
             ((false, true), rest)
         } else {
-            return invalid("a URL of http://, https:// or h2c://, or unix:/path", text);
+            let advice = match text.split_once("://") {
+                Some(("redis", rest)) => format!("; a Redis is written http://{rest}"),
+                Some(("rediss", rest)) => format!("; a Redis over TLS is written https://{rest}"),
+                _ => String::new(),
+            };
+            let wrong = invalid("a URL of http://, https:// or h2c://, or unix:/path", text);
+            return wrong.map_err(|message| message + &advice);
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains('/') {

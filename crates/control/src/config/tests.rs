@@ -22,6 +22,7 @@ mod policies;
 mod push;
 mod retries;
 mod schema;
+mod source;
 #[cfg(all(
     feature = "kafka",
     feature = "jetstream",

@@ -29,7 +29,10 @@ pub(super) fn open_listeners(
     let mut opened = Vec::with_capacity(addrs.len());
     for (wanted, taken) in addrs.iter().zip(taken_by_address) {
         if taken.is_empty() {
-            opened.push(engine.listen(wanted, &settings.listen).map_err(other)?);
+            let listened = engine.listen(wanted, &settings.listen);
+            opened.push(
+                listened.map_err(|error| EdgeError::Other(format!("{error}{}", unused_hint(inherited))))?,
+            );
             continue;
         }
         let found = engine.inherit(taken).map_err(other)?;
@@ -47,6 +50,21 @@ pub(super) fn take_matching(
     wanted: impl Fn(&Addr) -> bool,
 ) -> Vec<Inherited> {
     inherited.extract_if(.., |it| wanted(&it.addr)).collect()
+}
+
+/// Names the inherited listeners that no configured address has matched, for the error of an address that is in use.
+fn unused_hint(inherited: &[Inherited]) -> String {
+    if inherited.is_empty() {
+        return String::new();
+    }
+    let unused: Vec<_> = inherited
+        .iter()
+        .map(|unused| format!("{} ({})", unused.addr, unused.name))
+        .collect();
+    format!(
+        "; inherited listeners with other addresses than those of the configuration: {}",
+        unused.join(", ")
+    )
 }
 
 /// Logs the inherited listeners that the configuration does not use.

@@ -34,7 +34,7 @@ use ringmain_web::{CompiledApp, Exit, Limits};
 use self::access_log::LogRotation;
 use self::admin_server::{AdminListener, AdminServer};
 use crate::admin::{AdminApp, StatusBoard};
-use crate::config::Warning;
+use crate::config::{ConfigSource, Warning};
 use crate::file::{self, LoadedFile, UnreadableFile};
 use crate::reload::{ConfigWatcher, InitialConfig};
 use crate::verify::{self, Rejected};
@@ -94,6 +94,8 @@ pub struct CheckedFile {
     pub outcome: Result<Arc<model::Config>, Rejected>,
     /// Warnings: valid settings that are probably not intended.
     pub warnings: Vec<Warning>,
+    /// The file's text.
+    pub source: ConfigSource,
 }
 
 /// An observer of a serving gateway.
@@ -193,12 +195,23 @@ impl Edge {
     /// # Errors
     /// It cannot be read.
     pub fn check(&self) -> Result<CheckedFile, EdgeError> {
-        let LoadedFile { mut loaded, .. } = file::read(&self.path).map_err(EdgeError::Unreadable)?;
+        let read = file::read(&self.path).map_err(EdgeError::Unreadable)?;
+        Ok(self.check_loaded(read))
+    }
+
+    /// As [`Edge::check`], with this text as the contents of the file: paths in it are relative to the file's directory.
+    #[must_use]
+    pub fn check_text(&self, text: String) -> CheckedFile {
+        self.check_loaded(file::read_text(&self.path, text))
+    }
+
+    fn check_loaded(&self, LoadedFile { mut loaded, text, .. }: LoadedFile) -> CheckedFile {
         let outcome = verify::build_gateway(&mut loaded, &self.filters);
-        Ok(CheckedFile {
+        CheckedFile {
             outcome: outcome.map(|gateway| Arc::clone(gateway.table().config())),
             warnings: loaded.warnings,
-        })
+            source: ConfigSource::new(&text),
+        }
     }
 
     /// Serves until a signal, with listeners that were handed over, and signals that were blocked before the first thread.
@@ -350,7 +363,10 @@ impl ServeLoop<'_> {
             self.open_listeners(&gateway, running.listeners());
         }
         if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {
-            self.control.reload();
+            match running.take_reload() {
+                Some(request) => self.control.reload_as(request),
+                None => self.control.reload(),
+            }
         }
         self.log_rotation.reopen_on_signal(running, &self.site);
         let report = running.report();

@@ -4,6 +4,7 @@
 
 mod listeners;
 mod running;
+mod service;
 mod signals;
 mod size;
 mod watch;
@@ -20,6 +21,7 @@ use ringmain_sys::listen::{ListenError, ListenOptions};
 use self::listeners::{Bound, Opening};
 pub use self::listeners::{BoundListener, Listeners};
 pub use self::running::{Report, Running, Summary, WorkerReport};
+pub use self::service::Reload;
 pub use self::signals::block_signals;
 use self::size::Size;
 use crate::backend::epoll::EpollGroup;

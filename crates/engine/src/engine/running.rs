@@ -11,8 +11,9 @@ use std::time::Duration;
 use ringmain_sys::addr::Addr;
 use ringmain_sys::inherit::{self, StatePipe};
 
+use super::service::{self, KeepAlive};
 use super::watch::{Watchdog, watch};
-use super::{Engine, EngineError, Fabric, Listeners};
+use super::{Engine, EngineError, Fabric, Listeners, Reload};
 use crate::blocking::Pool;
 use crate::mail::Inbox;
 use crate::probe::Selection;
@@ -32,6 +33,8 @@ pub struct Running<M> {
     pub(super) hangups: AtomicU64,
     /// The same of `SIGUSR1`.
     pub(super) reopens: AtomicU64,
+    /// The reload of the last `SIGHUP`, until the observer has been called.
+    pub(super) reload: Mutex<Option<Reload>>,
     /// A new process has its listeners.
     handed_over: AtomicBool,
     before_drain: Mutex<Option<Box<BeforeDrain>>>,
@@ -98,6 +101,7 @@ impl<M: Send + 'static> Running<M> {
             watchdog: watchdog.ok(),
             hangups: AtomicU64::new(0),
             reopens: AtomicU64::new(0),
+            reload: Mutex::new(None),
             handed_over: AtomicBool::new(false),
             before_drain: Mutex::new(None),
         }
@@ -150,6 +154,13 @@ impl<M: Send + 'static> Running<M> {
     #[must_use]
     pub fn hangups(&self) -> u64 {
         self.hangups.load(Ordering::Relaxed)
+    }
+
+    /// Takes the reload that a `SIGHUP` has started, for an observer that finishes it later: the service manager receives `READY=1`
+    /// when it is dropped. One that no observer takes is finished when the observer returns.
+    #[must_use]
+    pub fn take_reload(&self) -> Option<Reload> {
+        self.reload.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// How many `SIGUSR1`s have come so far: the sign to open logs anew that were moved away. As [`Running::hangups`].
@@ -205,6 +216,15 @@ impl<M: Send + 'static> Running<M> {
         *self.before_drain.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
     }
 
+    /// Starts to report to the service manager whether the workers turn, if it wants that.
+    pub(super) fn keep_service_alive(&self) -> Option<KeepAlive> {
+        let started = KeepAlive::start(service::current()?, Arc::clone(&self.shared));
+        started.unwrap_or_else(|error| {
+            log::warn!("the service manager receives no pings: cannot start a thread: {error}");
+            None
+        })
+    }
+
     fn call_before_drain(&self, pipe: Option<StatePipe>) {
         let hook = self
             .before_drain
@@ -258,6 +278,9 @@ impl<M: Send + 'static> Running<M> {
         let mut kept = std::mem::take(&mut *self.shared.kept());
         match succeed(&kept, program, arguments, patience) {
             Ok(mut successor) => {
+                if let Some(service) = service::current() {
+                    service.replaced_by(successor.process.id());
+                }
                 self.call_before_drain(successor.take_state());
                 for file in kept.iter_mut().filter_map(|kept| kept.file.as_mut()) {
                     file.disarm();

@@ -1,13 +1,15 @@
 //! Running until a signal says otherwise.
 
 use std::path::Path;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringmain_sys::inherit;
 use ringmain_sys::signal::{Signal, Signals};
 
-use super::{Engine, EngineError, Running, Summary, system};
+use super::service::{self, Service};
+use super::{Engine, EngineError, Reload, Running, Summary, system};
 use crate::worker::Start;
 use crate::worker::handler::Handler;
 
@@ -112,15 +114,27 @@ impl<M: Send + 'static> Running<M> {
     ) -> Result<Summary, EngineError> {
         let mut asked = false;
         let mut checks = READY_WITHIN.div_duration_f32(READY_CHECK) as u32;
+        let service = service::current();
+        let _keep_alive = self.keep_service_alive();
         while !self.is_over() {
             observe(&self);
+            drop(self.take_reload());
+            if self.is_draining() && !self.has_successor() {
+                self.report_stopping(service);
+            }
             checks = checks.saturating_sub(1);
             if checks > 0 && is_ready() {
                 checks = 0;
             }
             let wait = match checks {
                 0 => {
-                    inherit::ready();
+                    // A successor reports at the next look: until the previous process has announced it, the service manager does
+                    // not accept its messages.
+                    if !inherit::ready()
+                        && let Some(service) = service
+                    {
+                        service.ready(self.addrs());
+                    }
                     LOOK
                 }
                 _ => READY_CHECK,
@@ -129,6 +143,7 @@ impl<M: Send + 'static> Running<M> {
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt) if !asked => {
                     asked = true;
+                    self.report_stopping(service);
                     let open: u32 = self.report().workers.iter().map(|w| w.connections).sum();
                     log::info!("shutting down, {open} still open; a second signal ends them at once");
                     self.shut_down();
@@ -137,6 +152,9 @@ impl<M: Send + 'static> Running<M> {
                 Some(Signal::User2) => self.replace(program),
                 Some(Signal::Hangup) => {
                     self.hangups.fetch_add(1, Ordering::Relaxed);
+                    let reload = Some(Reload::begin());
+                    // One that no observer has taken is finished by now.
+                    *self.reload.lock().unwrap_or_else(PoisonError::into_inner) = reload;
                 }
                 Some(Signal::User1) => {
                     self.reopens.fetch_add(1, Ordering::Relaxed);
@@ -152,7 +170,24 @@ impl<M: Send + 'static> Running<M> {
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         match self.hand_over(program, &arguments, PATIENCE) {
             Ok(pid) => log::info!("process {pid} serves now; open connections here may finish"),
-            Err(error) => log::error!("the new instance did not come up, this one goes on serving: {error}"),
+            Err(error) => {
+                log::error!("the new instance did not come up, this one goes on serving: {error}");
+                if let Some(service) = service::current() {
+                    service.upgrade_failed(&error);
+                }
+            }
+        }
+    }
+
+    fn report_stopping(&self, service: Option<&Service>) {
+        if let Some(service) = service {
+            let open = self
+                .report()
+                .workers
+                .iter()
+                .map(|worker| worker.connections)
+                .sum();
+            service.stopping(open);
         }
     }
 }

@@ -59,11 +59,11 @@ pub(super) fn log_route(
     log_rule(route, found.matched.rule_number(), client, req);
 }
 
-/// Logs the route and rule of a request, and its client's address.
-pub(super) fn log_rule(route: &Route, number: usize, client: Option<IpAddr>, req: &Request<'_>) {
-    let rule = match &route.rules[number].name {
+/// Logs the route and rule of a request, and its client's address. A rule without a name is a number from 1.
+pub(super) fn log_rule(route: &Route, index: usize, client: Option<IpAddr>, req: &Request<'_>) {
+    let rule = match &route.rules[index].name {
         Some(name) => LogField::Text(Arc::clone(name)),
-        None => LogField::Number(number as u64),
+        None => LogField::Number(index as u64 + 1),
     };
     req.log_field("route", LogField::Text(Arc::clone(&route.name)));
     req.log_field("rule", rule);

@@ -24,7 +24,7 @@ pub struct Problem {
 pub enum ConfigPart {
     /// A listener.
     Listener(Name),
-    /// A route, or one of its rules, from 0.
+    /// A route, or one of its rules by its index; texts count rules from 1.
     Route(Name, Option<usize>),
     /// A stream route.
     Stream(Name),
@@ -56,7 +56,7 @@ impl fmt::Display for ConfigPart {
         match self {
             ConfigPart::Listener(name) => write!(f, "listener `{name}`"),
             ConfigPart::Route(name, None) => write!(f, "route `{name}`"),
-            ConfigPart::Route(name, Some(rule)) => write!(f, "route `{name}`, rule {rule}"),
+            ConfigPart::Route(name, Some(index)) => write!(f, "route `{name}`, rule {}", index + 1),
             ConfigPart::Stream(name) => write!(f, "stream `{name}`"),
             ConfigPart::Upstream(name) => write!(f, "upstream `{name}`"),
             ConfigPart::Certificate(name) => write!(f, "certificate `{name}`"),

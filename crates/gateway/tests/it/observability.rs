@@ -164,7 +164,7 @@ fn clients_that_left_are_logged_with_their_upstream(engine: Config) {
         assert_eq!(line["status"], 499, "{line}");
         assert_eq!(
             (&line["route"], &line["rule"]),
-            (&"all".into(), &0.into()),
+            (&"all".into(), &1.into()),
             "{line}"
         );
         let found = (&line["upstream"], &line["endpoint"]);

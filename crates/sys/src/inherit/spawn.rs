@@ -21,6 +21,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::{FIRST, READY, STATE, StatePipe};
 use crate::clock;
+use crate::notify::WATCHDOG_PID;
 
 const PID_KEY: &[u8] = b"LISTEN_PID=";
 /// The digits of the largest process number and the closing zero byte.
@@ -152,6 +153,7 @@ fn environment(listeners: &[(BorrowedFd<'_>, &str)], pipe: RawFd) -> Vec<(OsStri
     ];
     let mut all: Vec<_> = env::vars_os()
         .filter(|(key, _)| !ours.iter().any(|name| key == OsStr::new(name)))
+        .filter(|(key, value)| !is_own_watchdog(key, value))
         .collect();
     let names: Vec<&str> = listeners.iter().map(|(_, name)| *name).collect();
     all.push(("LISTEN_FDS".into(), listeners.len().to_string().into()));
@@ -159,6 +161,11 @@ fn environment(listeners: &[(BorrowedFd<'_>, &str)], pipe: RawFd) -> Vec<(OsStri
     all.push((READY.into(), pipe.to_string().into()));
     all.push((STATE.into(), (pipe + 1).to_string().into()));
     all
+}
+
+/// Returns whether a variable says that the service manager expects pings of this process: from now on those of the successor.
+fn is_own_watchdog(key: &OsStr, value: &OsStr) -> bool {
+    key == WATCHDOG_PID && value.to_str() == Some(&std::process::id().to_string())
 }
 
 /// Occupies every free descriptor below `end`.

@@ -46,7 +46,7 @@ routes:
         text,
         &[
             "1:9: expected an IP address and port, such as 127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as \
-             unix:/run/app.sock or unix:@name, found `0.0.0.0:80800`",
+             unix:/run/app.sock or unix:@name, found `0.0.0.0:80800`; the port must be a number from 0 to 65535",
             "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `jwt_providers`, `push`, `certificates`, \
              `authorities`, `kubernetes`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
             "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
@@ -187,7 +187,7 @@ fn compile_problems_have_positions() {
         "listen: :80\nroutes:\n  r:\n    rules:\n      - {match: /, to: http://a:1}\n      - {match: {path: {exact: /x}}, to: \
          http://a:1, rewrite: {prefix: /}}\n",
         &[
-            "6:9: route `r`, rule 1: rewrite.path: expected only prefix matches, since the prefix is replaced, found a \
+            "6:9: route `r`, rule 2: rewrite.path: expected only prefix matches, since the prefix is replaced, found a \
              match of another kind",
         ],
     );
@@ -488,7 +488,7 @@ fn unreachable_parts_are_warnings() {
     );
     one(
         "routes: {acme: {rules: [{match: /.well-known/acme-challenge/, respond: 200}]}}\n",
-        &["route `acme`, rule 0", "over HTTP"],
+        &["route `acme`, rule 1", "over HTTP"],
     );
     one(
         "routes: {r: {hosts: [shop.example, other.example, x.a.example], listeners: secure, to: 'http://a:1'}}\n",
@@ -504,7 +504,7 @@ fn unreachable_parts_are_warnings() {
     );
     assert_eq!(twice.len(), 1, "{twice:?}");
     assert!(
-        twice[0].starts_with("c.yaml:6:9: warning: route `r`, rule 1"),
+        twice[0].starts_with("c.yaml:6:9: warning: route `r`, rule 2"),
         "{twice:?}"
     );
 }
@@ -559,5 +559,41 @@ fn udp_is_not_supported() {
             "1:45: expected one of `http`, `h2c`, `https`, `tcp`, `tls`, `tls_passthrough`, found `udp`; UDP is not supported: \
              datagrams are neither received nor forwarded",
         ],
+    );
+}
+
+#[test]
+fn words_of_other_programs_are_explained() {
+    let check = |text: &str, expected: &str| {
+        let errors = all_errors_of(text);
+        assert!(
+            errors.len() == 1 && errors[0].ends_with(expected),
+            "expected {expected}, found {errors:?}"
+        );
+    };
+    let rule = |keys: &str| format!("listen: ':80'\nroutes: {{r: {{rules: [{{respond: 200, {keys}}}]}}}}\n");
+    check(
+        "listen: localhost:80\nto: http://127.0.0.1:1\n",
+        "found `localhost:80`; write 127.0.0.1:80 or [::1]:80",
+    );
+    check(
+        &rule("path: /x"),
+        "found `path`; it is a condition, and belongs into `match`",
+    );
+    check(
+        &rule("proxy_pass: x"),
+        "found `proxy_pass`; the upstream of a rule is its key `to`",
+    );
+    check(
+        &rule("policies: {rate_limit: {requests: 1, by: ip}}"),
+        "found `ip`; the client's address is `source`",
+    );
+    check(
+        &rule("policies: {rate_limit: {requests: 1, redis: 'redis://10.0.0.5:6379'}}"),
+        "found `redis://10.0.0.5:6379`; a Redis is written http://10.0.0.5:6379",
+    );
+    check(
+        "listen: ':80'\nto: http://127.0.0.1:1\nlimits: {body: 10MB}\n",
+        "found `10MB`; write 10MiB",
     );
 }

@@ -181,3 +181,31 @@ fn headers_of_responses_by_status() {
     assert_eq!(rule.status_headers[0].changes.set.len(), 1);
     assert_eq!(rule.status_headers[1].changes.remove.len(), 1);
 }
+
+/// Editors find the schema without a network: each example names the file of this repository.
+#[test]
+fn every_example_names_its_schema() {
+    let examples = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples"));
+    let folders = [examples.clone(), examples.join("edge")];
+    let files = folders
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"));
+    let mut count = 0;
+    for file in files.map(|file| file.expect("a file").path()) {
+        if file.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&file).expect("a file");
+        let modeline = text
+            .lines()
+            .find_map(|line| line.strip_prefix("# yaml-language-server: $schema="));
+        let schema = modeline.unwrap_or_else(|| panic!("{} names no schema", file.display()));
+        assert!(
+            file.with_file_name("").join(schema).is_file(),
+            "{}: {schema}",
+            file.display()
+        );
+        count += 1;
+    }
+    assert!(count >= 9, "{count} examples");
+}

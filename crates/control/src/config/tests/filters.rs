@@ -117,7 +117,7 @@ fn unknown_filters_are_reported_with_other_errors() {
         ("c.yaml:5:", "route `all`: policies.filters", "`one`"),
         ("c.yaml:5:", "route `all`: policies.filters", "`two`"),
         ("c.yaml:8:", "", "99"),
-        ("c.yaml:12:", "route `all`, rule 2: policies.filters", "`three`"),
+        ("c.yaml:12:", "route `all`, rule 3: policies.filters", "`three`"),
         ("c.yaml:13:", "", ""),
     ];
     assert_eq!(wrong.len(), begins.len(), "{wrong:#?}");

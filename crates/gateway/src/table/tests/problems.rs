@@ -56,10 +56,10 @@ fn a_bad_rule_keeps_its_requests() {
     let table = told(
         config,
         &[
-            "route `bad`, rule 0: rewrite.path: expected only prefix matches, since the prefix is replaced, found a match \
+            "route `bad`, rule 1: rewrite.path: expected only prefix matches, since the prefix is replaced, found a match \
              of another kind; its requests receive 500",
-            "route `bad`, rule 0: retry.attempts: expected at most 10, found 200; its requests receive 500",
-            "route `bad`, rule 0: timeouts.per_try: expected at most the request timeout, 1s, found 2s; its requests \
+            "route `bad`, rule 1: retry.attempts: expected at most 10, found 200; its requests receive 500",
+            "route `bad`, rule 1: timeouts.per_try: expected at most the request timeout, 1s, found 2s; its requests \
              receive 500",
         ],
     );
@@ -91,7 +91,7 @@ fn a_missing_upstream_breaks_its_share() {
     let first = Table::compile(Arc::new(without), None, &mut plan);
     assert_eq!(
         first.problems()[0].to_string(),
-        "route `r`, rule 0: backends: expected a valid upstream of the configuration, found `up`; its share of \
+        "route `r`, rule 1: backends: expected a valid upstream of the configuration, found `up`; its share of \
          requests receives 500"
     );
     // The route is unchanged, but the upstream that it names exists now.
@@ -284,7 +284,7 @@ fn headers_that_frame_messages_are_not_changed() {
     told(
         config([route]),
         &[
-            "route `r`, rule 0: headers: expected no framing or hop-by-hop headers, found \
+            "route `r`, rule 1: headers: expected no framing or hop-by-hop headers, found \
            `Transfer-Encoding`; its requests receive 500",
         ],
     );
@@ -346,7 +346,7 @@ fn an_invalid_plan_is_reported_each_time() {
         });
         assert_eq!(
             table.problems()[0].to_string(),
-            "route `r`, rule 0: plan: expected a rule that can be carried out, found file not found; its requests \
+            "route `r`, rule 1: plan: expected a rule that can be carried out, found file not found; its requests \
              receive 500"
         );
         last = Some(table);

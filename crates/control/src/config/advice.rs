@@ -1,0 +1,34 @@
+//! Advice on words that a map or an enumeration does not have.
+
+/// Words that are planned but not supported: each with a word of its kind, and an explanation.
+const UNSUPPORTED: (&[&str], &str, &str) = (
+    &["udp"],
+    "tls_passthrough",
+    "UDP is not supported: datagrams are neither received nor forwarded",
+);
+
+/// Words of another place or of other programs: each with a word that is known here, and advice.
+const ELSEWHERE: [(&[&str], &str, &str); 3] = [
+    (
+        &["path", "method", "headers", "query", "grpc"],
+        "match",
+        "it is a condition, and belongs into `match`",
+    ),
+    (
+        &["ip", "address", "client", "remote_addr"],
+        "source",
+        "the client's address is `source`",
+    ),
+    (
+        &["proxy_pass", "backend", "upstream", "reverse_proxy"],
+        "redirect",
+        "the upstream of a rule is its key `to`",
+    ),
+];
+
+/// Returns advice on a word that is not among the `known` ones.
+pub(super) fn on_unknown(word: &str, known: &[&str]) -> Option<String> {
+    let all = ELSEWHERE.iter().chain([&UNSUPPORTED]);
+    let mut fits = all.filter(|(words, kind, _)| words.contains(&word) && known.contains(kind));
+    fits.next().map(|(.., advice)| (*advice).to_owned())
+}
