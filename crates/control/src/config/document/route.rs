@@ -36,7 +36,7 @@ pub(in crate::config) struct RouteSection {
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Rule")]
 pub(in crate::config) struct RuleSection {
-    /// The name in logs and metrics. Default: the rule's number, from 0. Example: `catalogue`.
+    /// The name in logs and metrics. Default: the rule's number, from 1. Example: `catalogue`.
     pub(in crate::config) name: Field<String>,
     /// The matches, one of which a request must satisfy; a string is a path prefix. Default: all requests match.
     #[serde(rename = "match")]
