@@ -141,31 +141,40 @@ const PAGES: [Page; 15] = [
         file: "push.md",
         title: "Push",
         objects: &["Push", "PushTokens", "PushLimits", "PushProxy"],
-        guides: &[],
+        guides: &[
+            ("push-connect", "connect a client"),
+            ("push-authenticate", "authenticate clients"),
+            ("push-proxy", "proxy events to the application"),
+        ],
     },
     Page {
         file: "push-channels.md",
         title: "Push: channels",
         objects: &["PushNamespace"],
-        guides: &[],
+        guides: &[
+            ("push-channels", "authorise channels"),
+            ("push-recovery", "recover publications"),
+            ("push-conflate", "conflation"),
+            ("push-slow-consumers", "slow consumers"),
+        ],
     },
     Page {
         file: "push-nats.md",
         title: "Push: NATS and JetStream",
         objects: &["Nats", "JetStream"],
-        guides: &[],
+        guides: &[("push-nats", "core NATS"), ("push-jetstream", "JetStream")],
     },
     Page {
         file: "push-kafka.md",
         title: "Push: Kafka",
         objects: &["Kafka"],
-        guides: &[],
+        guides: &[("push-kafka", "Kafka")],
     },
     Page {
         file: "push-stores.md",
         title: "Push: Redis and PostgreSQL",
         objects: &["Postgres", "RedisPubSub", "RedisStreams"],
-        guides: &[],
+        guides: &[("push-redis", "Redis"), ("push-postgres", "PostgreSQL")],
     },
 ];
 
