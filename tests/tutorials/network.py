@@ -20,7 +20,7 @@ sys.stdin.read()
 
 
 class Network:
-    """A namespace of the caller; without the permission to make one, the host's own network. The caller closes it."""
+    """A namespace, which the caller closes. `prefix` are the words before a command that is to run inside; empty: none could be made."""
 
     def __init__(self):
         is_root = os.getuid() == 0

@@ -13,7 +13,7 @@
     LANGUAGE after=TEXT file=NAME    inserted into this file, behind the first line that contains the text
     diff apply               applied to the files that it names
 
-    <!-- browser open URL -->
+    <!-- browser open URL -->                     or `file:NAME`, a file beside the page's others
     <!-- browser expect SELECTOR REGEX -->        waits until the text of the element matches as a whole
     <!-- browser screenshot NAME HEIGHT -->       written to docs/images when the caller wants screenshots
 
@@ -215,7 +215,7 @@ class Reader:
             folder.mkdir()
             self.browser = browser.Browser(program, folder, self.prefix)
         if action == "open":
-            self.browser.open(*words)
+            self.browser.open(re.sub(r"^file:(?!/)", f"file://{self.cwd}/", words[0]))
         elif action == "expect":
             selector, wanted = words
 

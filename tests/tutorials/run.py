@@ -28,21 +28,26 @@ TUTORIALS = {
     "json-api": ("a row in the database", ["cargo", "cc", "curl", "sqlite3"]),
     "gateway": ("a point in Prometheus's query API", ["curl", "openssl", "prometheus"]),
     "live-prices": ("a price in the DOM of Chromium", ["chromium", "nats-server", "python3"]),
-    "find-the-limit": ("a report", []),
+    "find-the-limit": ("a report", ["chromium", "sysctl"]),
     "first-change": ("a failing test that passes after the change", ["cargo", "cc", "git"]),
 }
 
 
-def environment(folder, binary, is_published):
-    """Returns the variables of a reader's terminals. With `is_published` cargo takes the crate from this checkout."""
+def environment(folder, name, options):
+    """Returns the variables of a reader's terminals. With `json-api` cargo takes the crate from this checkout."""
     programs = folder / "programs"
     programs.mkdir()
-    (programs / "ringmain").symlink_to(binary)
-    if is_published:
+    (programs / "ringmain").symlink_to(options.binary)
+    # A reader is root in the namespace, with or without `sudo` on this machine.
+    (programs / "sudo").write_text('#!/bin/sh\nexec "$@"\n')
+    (programs / "sudo").chmod(0o755)
+    if name == "json-api":
         # Found by every cargo below.
         (folder / ".cargo").mkdir()
         (folder / ".cargo" / "config.toml").write_text(f'[patch.crates-io]\nringmain = {{ path = "{readers.REPO}" }}\n')
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("CARGO_TARGET_", "RINGMAIN_"))}
+    if options.target:
+        variables["CARGO_TARGET_DIR"] = str(options.target.resolve() / name)
     return variables | {
         "PATH": f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin", "NO_COLOR": "1", "CARGO_TERM_COLOR": "never", "CARGO_INCREMENTAL": "0",
         "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.file://{readers.REPO}.insteadOf",
@@ -57,12 +62,14 @@ def follow(name, options):
     if length > pages.WORDS:
         raise readers.Failed(f"{page.name} has {length} words: expected at most {pages.WORDS}")
     for program in TUTORIALS[name][1]:
-        if not shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin"):
+        if not shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
             raise readers.Skipped(f"needs `{program}`")
     with tempfile.TemporaryDirectory(prefix="tutorial-", dir=options.folder, ignore_cleanup_errors=True) as folder:
         folder = pathlib.Path(folder)
         net = network.Network()
-        reader = readers.Reader(page, folder, net.prefix, environment(folder, options.binary, name == "json-api"), options.screenshots)
+        if not net.prefix:
+            raise readers.Skipped("needs a network namespace: user namespaces, or root")
+        reader = readers.Reader(page, folder, net.prefix, environment(folder, name, options), options.screenshots)
         try:
             return reader.follow()
         finally:
@@ -76,6 +83,7 @@ def main():
                         help="the program under test (default: the release build)")
     parser.add_argument("--screenshots", action="store_true", help="write the pictures of the pages to docs/images")
     parser.add_argument("--folder", type=pathlib.Path, help="where temporary folders are made; builds take 2 GB")
+    parser.add_argument("--target", type=pathlib.Path, help="keep what cargo builds in this folder, for the next run (default: built from nothing)")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"tutorials (default: all): {', '.join(TUTORIALS)}")
     options = parser.parse_args()
     options.binary = options.binary.resolve()
