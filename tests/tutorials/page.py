@@ -9,7 +9,9 @@ import shlex
 
 # A page that takes ten minutes is not longer.
 WORDS = 1500
-INSTRUCTIONS = ("browser", "run", "write")
+INSTRUCTIONS = ("browser",)
+# A figure with its unit, in a column perhaps.
+NUMBER = re.compile(r"[ ]*-?\d[\d,.]*(?:[ ]?(?:ns|[µu]s|ms|s|[kMG]?B/s|[kMG]?B|%)(?!\w))?")
 
 
 class PageError(Exception):
@@ -50,18 +52,27 @@ def words(page):
     return len(re.sub(r"<!--.*?-->", "", page.read_text(), flags=re.DOTALL).split())
 
 
-def match_lines(output, wanted):
+def match_lines(output, wanted, varies=False):
     """Returns the position behind the lines of a page in an output that has them in this order, else None.
 
-    `…` in a line of the page represents any text, and a line that consists of it any lines.
+    `…` in a line of the page represents any text, and a line that consists of it any lines. With `varies` each number of the page, its unit
+    and the blanks around it represent any other.
     """
     position = 0
     for line in wanted.splitlines():
         if line.strip() in ("", "…"):
             continue
-        pattern = "[^\n]*".join(re.escape(part) for part in line.rstrip().split("…"))
-        found = re.compile(rf"^{pattern}[ \t\r]*$", re.MULTILINE).search(output, position)
+        found = re.compile(rf"^{line_pattern(line.rstrip(), varies)}[ \t\r]*$", re.MULTILINE).search(output, position)
         if found is None:
             return None
         position = found.end()
     return position
+
+
+def line_pattern(line, varies):
+    """Returns the expression for a line of a page."""
+    parts = []
+    for text in line.split("…"):
+        pieces = NUMBER.split(text) if varies else [text]
+        parts.append(NUMBER.pattern.join(re.escape(piece) for piece in pieces))
+    return "[^\n]*".join(parts)

@@ -8,6 +8,7 @@
     sh poll                  repeated until its output is that of the next block
     text                     the output of the block before: whole lines, in this order, with `…` for any text
     text terminal=NAME       the same, of that terminal, after the lines that were compared before
+    text varies              the same, but the figures may be any
     LANGUAGE file=NAME       written to this file
     LANGUAGE append file=NAME        appended to this file
     LANGUAGE after=TEXT file=NAME    inserted into this file, behind the first line that contains the text
@@ -36,7 +37,7 @@ REPO = pathlib.Path(__file__).resolve().parent.parent.parent
 IMAGES = REPO / "docs" / "images"
 # For outputs and elements that a step waits for.
 WAIT_SECONDS = 60
-RUN_SECONDS = 180
+RUN_SECONDS = 300
 # For builds that start with nothing.
 BUILD_SECONDS = 1500
 
@@ -47,6 +48,11 @@ class Failed(Exception):
 
 class Skipped(Exception):
     """The machine lacks a program that the page needs; the text names it."""
+
+
+def match(output, step):
+    """Returns the position behind the lines of a block in an output, else None."""
+    return pages.match_lines(output, step.text, "varies" in step.words)
 
 
 class Terminal:
@@ -83,7 +89,7 @@ class Reader:
         self.work = folder / "work"
         self.work.mkdir()
         self.cwd, self.env = self.work, environment
-        self.terminals, self.browser, self.last, self.count = {}, None, "", 0
+        self.terminals, self.browser, self.last, self.count, self.transcript = {}, None, "", 0, None
 
     def follow(self):
         """Runs every step. Returns their number."""
@@ -146,7 +152,7 @@ class Reader:
         if "terminal" in step.named:
             self.start(step.named["terminal"], step.text)
         elif "poll" in step.words:
-            self.wait(lambda: pages.match_lines(self.run(step.text, None), after.text) is not None, f"the output\n{after.text}", lambda: self.last)
+            self.wait(lambda: match(self.run(step.text, None), after) is not None, f"the output\n{after.text}", lambda: self.last)
         else:
             self.run(step.text, "fails" not in step.words, "download" in step.words)
 
@@ -154,14 +160,14 @@ class Reader:
         """Compares the output of a terminal, or of the block before."""
         name = step.named.get("terminal")
         if name is None:
-            if pages.match_lines(self.last, step.text) is None:
+            if match(self.last, step) is None:
                 raise Failed(f"expected\n{step.text}\nfound\n{self.last}")
             return
         terminal = self.terminals[name]
 
         def probe():
             has_ended = terminal.child.poll() is not None
-            end = pages.match_lines(terminal.output()[terminal.read:], step.text)
+            end = match(terminal.output()[terminal.read:], step)
             if end is None and has_ended:
                 raise Failed(f"the command in the terminal {name} has exited with {terminal.child.returncode}, without\n{step.text}")
             return end
@@ -190,6 +196,8 @@ class Reader:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise Failed(f"{text!r} does not end within {seconds} s:\n{process.communicate()[0]}") from None
+        if self.transcript:
+            self.transcript.write(f"$ {text}\n{self.last}\n")
         if is_success is not None and (process.returncode == 0) != is_success:
             raise Failed(f"{text!r} exited with {process.returncode}:\n{self.last}")
         if process.returncode == 0:

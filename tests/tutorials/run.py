@@ -50,6 +50,7 @@ def environment(folder, name, options):
         variables["CARGO_TARGET_DIR"] = str(options.target.resolve() / name)
     return variables | {
         "PATH": f"{programs}:{os.environ['PATH']}:/usr/sbin:/sbin", "NO_COLOR": "1", "CARGO_TERM_COLOR": "never", "CARGO_INCREMENTAL": "0",
+        "GIT_AUTHOR_NAME": "You", "GIT_AUTHOR_EMAIL": "you@example.com", "GIT_COMMITTER_NAME": "You", "GIT_COMMITTER_EMAIL": "you@example.com",
         "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.file://{readers.REPO}.insteadOf",
         "GIT_CONFIG_VALUE_0": "https://github.com/ringmain/ringmain",
     }
@@ -70,6 +71,7 @@ def follow(name, options):
         if not net.prefix:
             raise readers.Skipped("needs a network namespace: user namespaces, or root")
         reader = readers.Reader(page, folder, net.prefix, environment(folder, name, options), options.screenshots)
+        reader.transcript = options.transcript
         try:
             return reader.follow()
         finally:
@@ -82,6 +84,7 @@ def main():
     parser.add_argument("--binary", type=pathlib.Path, default=readers.REPO / "target" / "release" / "ringmain",
                         help="the program under test (default: the release build)")
     parser.add_argument("--screenshots", action="store_true", help="write the pictures of the pages to docs/images")
+    parser.add_argument("--transcript", type=argparse.FileType("w"), metavar="FILE", help="write each command and its output, to update the pages")
     parser.add_argument("--folder", type=pathlib.Path, help="where temporary folders are made; builds take 2 GB")
     parser.add_argument("--target", type=pathlib.Path, help="keep what cargo builds in this folder, for the next run (default: built from nothing)")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"tutorials (default: all): {', '.join(TUTORIALS)}")
