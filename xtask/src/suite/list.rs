@@ -225,6 +225,15 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "tutorials",
+        about: "the five tutorials of docs/tutorials, each from its own text to its result: a row in a database, a point in Prometheus, a price in Chromium, a report, a changed test; fifteen minutes, needs git and the package registries",
+        lines: &[
+            Line::new("bench/install.sh tutorials"),
+            RELEASE,
+            Line::new("python3 tests/tutorials/run.py"),
+        ],
+    },
+    Suite {
         name: "hpack",
         about: "header compression of HTTP/2 against Go's, both ways; a minute, needs Go and its module proxy",
         lines: &[Line::new("tests/hpack/run.sh")],
