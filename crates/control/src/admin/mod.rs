@@ -163,6 +163,11 @@ impl AdminApp {
             .get("/readyz", with(show_ready))
     }
 
+    /// Records a point of the dashboard's history, if one is due. Called several times a second.
+    pub fn record_history(&self) {
+        dashboard::record_history(&self.0);
+    }
+
     fn live_handler(
         &self,
     ) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
@@ -184,7 +189,7 @@ fn engine_name(report: Option<&Report>) -> &'static str {
 
 const INDEX: &str = "\
 /           this list; in a browser the dashboard
-/live       snapshots of the dashboard each second, as server-sent events
+/live       the history of the last ten minutes, then snapshots of the dashboard each second, as server-sent events
 /config     the served configuration without secrets; the errors of the last reload
 /routes     routes, and the steps of their rules
 /upstreams  upstreams and their endpoints: health, ejections, requests, connections, retries
@@ -246,7 +251,10 @@ fn reject_cross_origin(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
 
 fn show_config(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let status = inner.control.status();
-    let wrong: Vec<String> = status.errors.iter().map(ToString::to_string).collect();
+    let unreadable = status.unreadable.iter().cloned();
+    let wrong: Vec<String> = unreadable
+        .chain(status.errors.iter().map(ToString::to_string))
+        .collect();
     reply.json(&json!({
         "file": status.path.display().to_string(),
         "read_at": status.loaded_at.as_secs(),
