@@ -26,7 +26,7 @@ const PAGE: &str = include_str!("page.html");
 const ORIGIN: &str = "{origin}";
 
 /// The content security policy: one script and one style by their digests (a test computes them), requests to this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-CIlnOUkh4FQYpltK+JVLw5xwPw6fYXlHwtnld8c1dpo='; script-src 'sha256-+5Cdjx9xlhHtj/PM2G1x2l19xcFirTdRbiWYhAZt++c='; connect-src 'self'; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-80jy3ZEcIJmEDZHDRxPd51ibOhRTKUUafF4AfnP+kPA='; script-src 'sha256-+5Cdjx9xlhHtj/PM2G1x2l19xcFirTdRbiWYhAZt++c='; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest metrics, written each second by the main thread and read by each viewer's stream.

@@ -252,6 +252,31 @@ fn the_listener_of_metrics_has_nothing_else() {
     proxy.server.terminate();
 }
 
+#[test]
+fn forwarded_connections_are_counted_at_their_listener() {
+    let origin = Origin::named("origin");
+    let text = format!(
+        "
+listeners: {{raw: {{address: 127.0.0.1:0, protocol: tcp}}}}
+admin: {{address: 127.0.0.1:0}}
+upstreams: {{backend: {{endpoints: '{}'}}}}
+streams: {{raw: {{listeners: raw, to: backend}}}}
+",
+        origin.addr()
+    );
+    let proxy = Proxy::start(&text, &[]);
+    let admin = admin(&proxy);
+    let open = || {
+        let text = get(&admin, "localhost", "/metrics").body;
+        sample(&text, "ringmain_listener_connections{address=\"127.0.0.1:0\"}")
+    };
+    let held = [common::connect(proxy.addr()), common::connect(proxy.addr())];
+    wait::until("two connections", || open() == Some(2.0));
+    drop(held);
+    wait::until("no connection", || open() == Some(0.0));
+    proxy.server.terminate();
+}
+
 const ALERTS: &str = include_str!("../../../../contrib/prometheus/ringmain.rules.yml");
 const GRAFANA: &str = include_str!("../../../../contrib/grafana/ringmain.json");
 

@@ -93,7 +93,7 @@ impl History {
 
     /// Returns all points, as one line of JSON.
     pub(super) fn document(&self) -> String {
-        let column = |pick: fn(&Point) -> f64| self.points.iter().map(pick).collect();
+        let column = |pick: fn(&Point) -> f64| -> Vec<f64> { self.points.iter().map(pick).collect() };
         let columns = Columns {
             seconds: self.points.iter().map(|point| point.second).collect(),
             requests_per_s: column(|point| point.requests_per_s),

@@ -31,7 +31,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
 /// this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-DxJcRKwyiLud6or4bzRWhTxzfmAYl8pEcDaVT+NcwxQ='; script-src 'sha256-qt8cC4O3oDl3brBjNgu2LuafYzzdDeMJwG7tCSh01po='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-KQ2zfjyyVe2AHXTMVodbaScgG2S9UAl9VnClNryRVvM='; script-src 'sha256-VF/2HFZxugKC/EPH+JMA7BW4akWH6OiUcXtwnHGzaJ0='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest snapshot, shared by all viewers, and the history.

@@ -216,7 +216,7 @@ impl SnapshotBuilder {
         let cpu = now.cpu.saturating_sub(self.last.cpu).as_secs_f64() / span;
         let routes = self.routes_rows(&now, per_s);
         let (certificates, more_certificates) = certificate_rows(&now.certificates, now.wall);
-        let sum = |counts: &[u64; 6]| counts.iter().sum();
+        let sum = |counts: &[u64; 6]| -> u64 { counts.iter().sum() };
         let push = now.push.as_ref();
         let later = |number: f64| (!is_first).then(|| round_to_tenth(number));
         let mut document = Snapshot {
