@@ -105,6 +105,11 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[Line::new("bench/install.sh browser"), RELEASE, BROWSER],
     },
     Suite {
+        name: "pages",
+        about: "the welcome page, the ticker, the dashboard of a gateway with push and a flame graph in Chromium, at two widths, light and dark: layout, accessibility (axe), keyboard, without a script; `--write` replaces the pictures in docs/images; two minutes, needs Node and npm, Chromium, openssl and the package registry",
+        lines: &[RELEASE, Line::new("tests/pages/run.sh target/release/ringmain")],
+    },
+    Suite {
         name: "shop",
         about: "examples/shop.yaml in front of nginx, a Go and a Node server: a script of requests for each feature; two minutes",
         lines: &[
