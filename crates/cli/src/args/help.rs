@@ -71,7 +71,8 @@ Installation:
 pub(super) const MAN: &str = "\
 Show it, or install it:
   ringmain man | man -l -
-  ringmain man > ~/.local/share/man/man1/ringmain.1";
+  ringmain man > ~/.local/share/man/man1/ringmain.1
+  ringmain man --dir ~/.local/share/man/man1";
 
 /// Returns the sections of `ringmain run`.
 pub(crate) fn run_sections() -> &'static [Section] {
