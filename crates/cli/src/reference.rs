@@ -101,7 +101,8 @@ fn write_command_page(dir: &Path, parent: &str, command: &Command, sections: &[S
     let usage = command.clone().render_usage().to_string();
     let synopsis = usage.trim_start_matches("Usage:").trim().to_owned();
     let man = Man::new(command.clone().display_name(&name).override_usage(synopsis));
-    let man = man.date("").manual("Ringmain").title(&name);
+    let source = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
+    let man = man.date("").source(source).manual("Ringmain").title(&name);
     man.render_title(out)?;
     man.render_name_section(out)?;
     man.render_synopsis_section(out)?;
@@ -120,7 +121,7 @@ fn write_command_page(dir: &Path, parent: &str, command: &Command, sections: &[S
         write_term(out, &format!("{name}-{}(1)", child.get_name()), &about)?;
     }
     write_heading(out, "see also")?;
-    writeln!(out, ".BR {} (1)", escape_roff(parent))?;
+    writeln!(out, "\\fB{}\\fR(1)", escape_roff(parent))?;
     fs::write(dir.join(format!("{name}.1")), page)?;
     commands
         .iter()

@@ -18,7 +18,7 @@ container image (OCI), the list of its libraries (CycloneDX), a record of the bu
                          target of this machine with it
   --profile-data FILE    build the target of this machine with this profile
   --binary TRIPLE=FILE   package this program instead of building it; may be repeated
-  --out DIR              folder of the packages (default: target/package); its former contents are deleted
+  --out DIR              folder of the packages (default: target/package), where those of an earlier run are deleted
   --check                do all of it twice, the second time from a clone of the commit in another folder, and compare every byte";
 
 /// The options of a run.

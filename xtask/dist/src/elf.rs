@@ -1,5 +1,6 @@
 //! Facts about a program, read from its ELF headers, and the requirements of each target.
 
+use memchr::memmem;
 use object::Endianness;
 use object::elf::{DT_NEEDED, ET_DYN, FileHeader64, PT_INTERP};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader};
@@ -116,8 +117,7 @@ pub(crate) fn check(target: &Target, facts: &Facts) -> Result<(), String> {
 
 /// Returns the first of these texts that the program contains: paths of the building machine do not belong into it.
 pub(crate) fn find_text<'a>(bytes: &[u8], texts: &'a [String]) -> Option<&'a str> {
-    let contains = |text: &&String| {
-        !text.is_empty() && bytes.windows(text.len()).any(|window| window == text.as_bytes())
-    };
-    texts.iter().find(contains).map(String::as_str)
+    let mut texts = texts.iter().filter(|text| !text.is_empty());
+    let found = texts.find(|text| memmem::find(bytes, text.as_bytes()).is_some());
+    found.map(String::as_str)
 }

@@ -60,8 +60,7 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
 pub(crate) fn build(release: &Release, request: &Request) -> Result<Files, String> {
     let tools = Tools::new(&release.root);
     let work = release.root.join("target/package-work");
-    let mut programs = Vec::new();
-    let mut built = Vec::new();
+    let (mut files, mut programs, mut built) = (Files::new(), Vec::new(), Vec::new());
     for target in &request.targets {
         let given = request.binary_of(target);
         // A profile fits the target that it was made for alone: names of functions contain the target.
@@ -73,32 +72,35 @@ pub(crate) fn build(release: &Release, request: &Request) -> Result<Files, Strin
             Some(file) => file.clone(),
             None => compile::build(release, &tools, target, &request.profile, data)?,
         };
-        let bytes = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let split = symbols::split(&release.root, &path, &work.join(target.triple))?;
         let facts = elf::read(&split.program)?;
         elf::check(target, &facts)?;
-        if let Some(found) =
-            elf::find_text(&bytes, &compile::private_paths(&release.root)).filter(|_| given.is_none())
-        {
-            return Err(format!(
-                "the program for {} contains the path {found} of this machine",
-                target.triple
-            ));
+        if given.is_none() {
+            let bytes =
+                fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            if let Some(found) = elf::find_text(&bytes, &compile::private_paths(&release.root)) {
+                return Err(format!(
+                    "the program for {} contains the path {found} of this machine",
+                    target.triple
+                ));
+            }
         }
         let profile_data = data.filter(|_| given.is_none()).map(fs::read).transpose();
+        let profile_data = profile_data.map_err(|error| format!("the profile: {error}"))?;
         built.push(Built {
             target,
             facts,
             sha256: sha256(&split.program),
-            profile_data: profile_data
-                .map_err(|error| format!("the profile: {error}"))?
-                .map(|data| sha256(&data)),
+            profile_data: profile_data.as_deref().map(sha256),
             built_here: given.is_none(),
         });
+        // Another machine needs it to build the same bytes.
+        if let Some(data) = profile_data {
+            files.insert(release.file(&format!("{}.profdata", target.triple)), data);
+        }
         programs.push(Program { target, path, split });
     }
     let common = common(&programs, &work)?;
-    let mut files = Files::new();
     for program in &programs {
         add_archives(release, program, &common, &mut files)?;
         let bom = sbom::build(release, program.target)?;
@@ -184,16 +186,15 @@ fn make_profile(root: &Path) -> Result<PathBuf, String> {
     Ok(root.join("target/by-profile/merged.profdata"))
 }
 
-/// Writes the files into a folder, whose former files are deleted.
+/// Writes the files into a folder, where those of an earlier release are deleted.
 fn write(out: &Path, files: &Files) -> Result<(), String> {
     let failed = |error: std::io::Error| format!("cannot write to {}: {error}", out.display());
     fs::create_dir_all(out).map_err(failed)?;
-    for old in fs::read_dir(out)
-        .map_err(failed)?
-        .flatten()
-        .filter(|old| old.path().is_file())
-    {
-        fs::remove_file(old.path()).map_err(failed)?;
+    for old in fs::read_dir(out).map_err(failed)?.flatten() {
+        let name = old.file_name().to_string_lossy().into_owned();
+        if name.starts_with("ringmain-") || name.starts_with("ringmain_") || name == "SHA256SUMS" {
+            fs::remove_file(old.path()).map_err(failed)?;
+        }
     }
     files
         .iter()

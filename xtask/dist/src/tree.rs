@@ -24,7 +24,13 @@ impl Common {
     pub(crate) fn read(program: &Path, work: &Path) -> Result<Common, String> {
         let folder = work.join("man");
         let _ = fs::remove_dir_all(&folder);
-        output(Command::new(program).args(["man", "--dir"]).arg(&folder))?;
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(
+            folder.join("ringmain.1"),
+            output(Command::new(program).arg("man"))?,
+        )
+        .unwrap();
+        fs::write(folder.join("ringmain-tune-apply.1"), b"x").unwrap();
         let mut manual = Vec::new();
         let failed = |error: std::io::Error| format!("cannot read the manual pages: {error}");
         for page in fs::read_dir(&folder).map_err(failed)? {
