@@ -290,6 +290,14 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[RELEASE, Line::new("tests/systemd/run.sh target/release/ringmain")],
     },
     Suite {
+        name: "packages",
+        about: "the packages of `cargo xtask dist`: the static program in an empty root, the one with glibc in Debian 12 and 13, the .deb and .rpm installed, the container image pushed and started, the unit's exposure, the list of libraries by its schema; three builds first, an hour; needs root, Go, Python with venv, debootstrap, and the package registries",
+        lines: &[
+            Line::new("cargo xtask dist"),
+            Line::new("python3 tests/packages/run.py target/package"),
+        ],
+    },
+    Suite {
         name: "deny",
         about: "licences, bans, sources and advisories of the dependencies, whether or not they changed; needs cargo-deny and the network",
         lines: &[Line::new("cargo xtask deny")],
