@@ -31,7 +31,7 @@ use crate::http::error::Error;
 use crate::server::peer::PeerInfo;
 use crate::server::stream_connection::StreamConnection;
 
-/// a listener protocol with the state of one worker.
+/// A listener protocol with the state of one worker.
 pub(crate) struct ListenerState {
     generation: u64,
     protocol: ListenerProtocol,
@@ -76,7 +76,7 @@ impl ListenerTable {
     pub(super) fn new(protocols: &ListenerProtocols) -> ListenerTable {
         ListenerTable {
             protocols: protocols.clone(),
-            // Read before the list: a listener protocol that changes in between is only checked once more.
+            // Read before the list: a listener protocol that changes in between is only checked twice.
             generation: Cell::new(protocols.generation()),
             all: RefCell::new(
                 protocols
