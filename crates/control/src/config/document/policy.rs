@@ -208,8 +208,8 @@ pub(in crate::config) struct JwksSection {
 }
 
 /// External authorization over HTTP. A 2xx response allows the request, a 3xx or 4xx response is returned to the client,
-/// anything else is a failure. The service receives the request's `Authorization` and `CookieSection`, and
-/// `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`; never its body. Example:
+/// anything else is a failure. The service receives the request's `Authorization` and `Cookie`, and
+/// `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`; its body only with `body`. Example:
 /// `{to: "http://127.0.0.1:9000", path: /check}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -232,7 +232,7 @@ pub(in crate::config) struct ExternalAuthSection {
     pub(in crate::config) request_headers: OneOrManyField<Parsed<HeaderName>>,
     /// Headers of the service's response that are sent to the upstream.
     pub(in crate::config) upstream_headers: OneOrManyField<Parsed<HeaderName>>,
-    /// Further headers of a denying response that are returned to the client, besides `Content-Type`, `Location`, `Set-CookieSection`
+    /// Further headers of a denying response that are returned to the client, besides `Content-Type`, `Location`, `Set-Cookie`
     /// and `WWW-Authenticate`.
     pub(in crate::config) client_headers: OneOrManyField<Parsed<HeaderName>>,
     /// The header of the service's response that contains the client's identity.

@@ -87,7 +87,7 @@ pub(in crate::config) struct PushProxySection {
     pub(in crate::config) sub_refresh: Field<ShortOrFull<Parsed<PageUrl>, PushEndpointSection>>,
     /// The default timeout of requests to the application, at most `20s`. Default: `1s`.
     pub(in crate::config) timeout: Field<Parsed<Time>>,
-    /// The headers of the client's connection request that are sent to the application, such as `CookieSection`, `Authorization`,
+    /// The headers of the client's connection request that are sent to the application, such as `Cookie`, `Authorization`,
     /// `Origin` and `X-Forwarded-For`, in addition to those that policies of its rule set. Default: none.
     pub(in crate::config) headers: OneOrManyField<Parsed<HeaderName>>,
     /// The headers that a client may send with its connect command in place of headers that it cannot set (`headers` of the

@@ -101,13 +101,13 @@ pub(in crate::config) enum RateKey {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum RateHeaders {
-    /// `RateLimitSection-Policy` and `RateLimitSection`.
+    /// `RateLimit-Policy` and `RateLimit`.
     Standard,
-    /// `X-RateLimitSection-Limit`, `X-RateLimitSection-Remaining`, `X-RateLimitSection-Reset`.
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining`, `X-RateLimit-Reset`.
     Legacy,
     /// Both sets of headers.
     Both,
-    /// Only `RetrySection-After`, in 429 responses.
+    /// Only `Retry-After`, in 429 responses.
     None,
 }
 
