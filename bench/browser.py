@@ -54,9 +54,9 @@ def viewed(server, admin):
     with socket.create_connection(("127.0.0.1", admin), 5) as s:
         s.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
         events = s.makefile("rb")
-        # The second one has all that the first has begun with.
+        # The history, then snapshots: the second one has all that the first has begun with.
         seen = 0
-        while seen < 2:
+        while seen < 3:
             seen += events.readline().startswith(b"data: ")
         begun, before = time.monotonic(), server.cpu()[0]
         while time.monotonic() - begun < VIEWED_SECONDS:

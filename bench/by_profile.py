@@ -3,6 +3,7 @@
 
     bench/by_profile.py                        target/package/ringmain and its symbols, target/package/ringmain.debug
     bench/by_profile.py --secs 1 --keep        shorter loads; the profile stays in target/by-profile/data
+    bench/by_profile.py --profile-only         target/by-profile/merged.profdata alone, which `cargo xtask dist --by-profile` builds with
 
 Three steps: a build that counts, loads of every kind on it (plain and pipelined HTTP, TLS kept and with handshakes,
 WebSocket echo, the gateway before a server, a file of many routes), made by the same binary's `ringmain bench`; then
@@ -132,6 +133,7 @@ def main(arguments=None):
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--secs", type=float, default=3, help="of each load (3)")
     ap.add_argument("--keep", action="store_true", help="the raw profiles, too")
+    ap.add_argument("--profile-only", action="store_true", help="end after the profile is written")
     args = ap.parse_args(arguments)
     servers.end_on_signals()
     try:
@@ -143,6 +145,9 @@ def main(arguments=None):
         subprocess.run([str(merge), "merge", "-o", str(MERGED), *raw], check=True)
         if not args.keep:
             shutil.rmtree(DATA)
+        if args.profile_only:
+            print(MERGED)
+            return 0
         stripped, debug = symbols.split(build(f"-Cprofile-use={MERGED}", FOLDER / "using"), PACKAGE)
     except (Failed, symbols.SymbolsError, subprocess.CalledProcessError, certificates.CertificateError, servers.ServerError) as e:
         print(f"by_profile.py: {e}", file=sys.stderr)

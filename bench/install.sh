@@ -6,6 +6,7 @@
 #   shop      nginx, Node.js, openssl, which shop.py and reload.py run; and Go 1.25 or newer, which is only looked for
 #   proxy     nginx, HAProxy and h2o, which proxy.py compares with
 #   browser   Chromium, Node.js, npm, and Playwright into bench/browser, as its lock file says
+#   tutorials curl, openssl, sqlite3, nats-server, Prometheus and Chromium, which the five tutorials use
 #
 # What is there already is left as it is. As root, or by sudo. nginx is kept from starting.
 set -euo pipefail
@@ -70,6 +71,16 @@ install_proxy() {
   need h2o h2o
 }
 
+install_tutorials() {
+  need curl curl
+  need openssl openssl
+  need sqlite3 sqlite3
+  need chromium chromium
+  no_services
+  need nats-server nats-server
+  need prometheus prometheus
+}
+
 install_browser() {
   need chromium chromium
   need openssl openssl
@@ -78,10 +89,10 @@ install_browser() {
   npm ci --prefix "$here/browser" --no-audit --no-fund
 }
 
-[ $# -gt 0 ] || { echo "install.sh: expected some of https, tls, shop, proxy and browser" >&2; exit 2; }
+[ $# -gt 0 ] || { echo "install.sh: expected some of https, tls, shop, proxy, tutorials and browser" >&2; exit 2; }
 for part in "$@"; do
   case $part in
-    https | tls | shop | proxy | browser) "install_$part" ;;
-    *) echo "install.sh: expected some of https, tls, shop, proxy and browser, found \"$part\"" >&2; exit 2 ;;
+    https | tls | shop | proxy | tutorials | browser) "install_$part" ;;
+    *) echo "install.sh: expected some of https, tls, shop, proxy, tutorials and browser, found \"$part\"" >&2; exit 2 ;;
   esac
 done

@@ -33,7 +33,7 @@ async function fills(page, gateway) {
   const upstreams = await until('who is passed over, and why', async () => {
     await load(gateway, 1);
     const found = await page.$$eval('#upstreams .upstream', (all) => all.map((one) => one.textContent));
-    return { right: found.some((text) => /(ejected|unreachable): .+ left/.test(text)), found };
+    return { right: found.some((text) => /(ejected|unreachable): .+, retried in/.test(text)), found };
   });
   console.log(`upstreams: ${upstreams.found.join(' | ')}`);
   const p99 = await until('percentiles', async () => {

@@ -16,9 +16,9 @@ const prices = (page) => page.$$eval('#rows .price', (all) => all.map((one) => o
 
 // All rows get a price, and then other ones, by the transport that the page says it has.
 async function moves(page, transport) {
-  await until(`live by ${transport}`, async () => {
+  await until(`live over ${transport}`, async () => {
     const found = await page.textContent('#state');
-    return { right: found === `live by ${transport}`, found };
+    return { right: found === `live over ${transport}`, found };
   });
   const first = await until('a price in each row', async () => {
     const found = await prices(page);

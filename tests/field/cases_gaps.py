@@ -229,7 +229,7 @@ routes: {{r: {{to: app}}}}
     shares = [refused(ask("192.0.2.1")) if number > pending // 2 + pending // 4 - 2 else ask("192.0.2.1") and None
               for number in range(1 + pending // 2 + pending // 4)]
     expect("the client's own share", [None] * len(shares), shares)
-    expect("beyond it", "too many unfinished requests of this client\n", refused(ask("192.0.2.1")))
+    expect("beyond it", "too many unfinished requests from this client\n", refused(ask("192.0.2.1")))
     other = ask("192.0.2.2")
     expect("another client", None, refused(other))
     gate.set()

@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask test|tidy|english|spell|book|ci|deny|suite`.
+//! Developer tasks: `cargo xtask test|tidy|english|spell|book|ci|deny|dist|suite`.
 //!
 //! Owns the meaning of "clean" for this repository and the order of the checks.
 //! Knows nothing of what the product does.
@@ -7,6 +7,7 @@
 
 mod book;
 mod ci;
+mod dist;
 mod steps;
 mod suite;
 mod test;
@@ -28,6 +29,7 @@ usage: cargo xtask <task>
   ci [--except STEP]...     everything that a change must pass
   ci --list                 the steps of `ci` and their commands
   deny                      licences, bans, sources and advisories of the dependencies
+  dist [--help]             the packages of a release: archives, .deb, .rpm, container image, checksums
   suite [NAME [ARGS]...]    the slower suites; without a name it lists them
   suite all [--except NAME]...
                             every suite in turn, then a table of times";
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
         ["book", rest @ ..] => book::build(&root, rest),
         ["ci", rest @ ..] => ci::run(&root, rest),
         ["deny"] => deny(&root),
+        ["dist", rest @ ..] => dist::run(&root, rest),
         ["suite"] => suite::list(),
         ["suite", name, rest @ ..] => suite::run(&root, name, rest),
         ["help" | "--help" | "-h"] => {

@@ -83,7 +83,13 @@ fn run_command(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Resu
         Command::Help { command } => print_help(command),
         Command::Schema => print_output(|out| configuration::print_schema(out)),
         Command::Completions { shell } => print_output(|out| reference::write_completions(shell, out)),
-        Command::Man => print_output(|out| reference::write_manual(out)),
+        Command::Man { dir: None } => print_output(|out| reference::write_manual(out)),
+        Command::Man { dir: Some(dir) } => reference::write_manual_pages(&dir).map_err(|error| {
+            CliError::Other(format!(
+                "cannot write the manual pages to {}: {error}",
+                dir.display()
+            ))
+        }),
     }
 }
 

@@ -1,6 +1,8 @@
-//! Completion scripts and the manual page, generated from the definition of the command line.
+//! Completion scripts and the manual pages, generated from the definition of the command line.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
@@ -66,6 +68,64 @@ pub(crate) fn write_manual(out: &mut dyn Write) -> io::Result<()> {
         write_options(out, command)?;
     }
     write_with_commands(out, "tune", tune_sections())
+}
+
+/// Writes the manual page and one page for each command into a folder: `ringmain.1`, `ringmain-tune-apply.1`.
+///
+/// # Errors
+/// Returns the errors of the file system.
+pub(crate) fn write_manual_pages(dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    let mut page = Vec::new();
+    write_manual(&mut page)?;
+    fs::write(dir.join("ringmain.1"), page)?;
+    let mut definition = Cli::command();
+    definition.build();
+    for command in definition.get_subcommands() {
+        let sections = match command.get_name() {
+            "run" => run_sections(),
+            "bench" => bench_sections(),
+            "tune" => tune_sections(),
+            _ => &[],
+        };
+        write_command_page(dir, "ringmain", command, sections)?;
+    }
+    Ok(())
+}
+
+/// Writes the page of a command, and those of its commands.
+fn write_command_page(dir: &Path, parent: &str, command: &Command, sections: &[Section]) -> io::Result<()> {
+    let name = format!("{parent}-{}", command.get_name());
+    let mut page = Vec::new();
+    let out = &mut page;
+    let usage = command.clone().render_usage().to_string();
+    let synopsis = usage.trim_start_matches("Usage:").trim().to_owned();
+    let man = Man::new(command.clone().display_name(&name).override_usage(synopsis));
+    let source = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
+    let man = man.date("").source(source).manual("Ringmain").title(&name);
+    man.render_title(out)?;
+    man.render_name_section(out)?;
+    man.render_synopsis_section(out)?;
+    write_heading(out, "description")?;
+    write_options(out, command)?;
+    for section in sections {
+        write_heading(out, section.title)?;
+        write_lines(out, section)?;
+    }
+    let commands: Vec<&Command> = command.get_subcommands().filter(|c| !c.is_hide_set()).collect();
+    if !commands.is_empty() {
+        write_heading(out, "commands")?;
+    }
+    for child in &commands {
+        let about = child.get_about().map(ToString::to_string).unwrap_or_default();
+        write_term(out, &format!("{name}-{}(1)", child.get_name()), &about)?;
+    }
+    write_heading(out, "see also")?;
+    writeln!(out, "\\fB{}\\fR(1)", escape_roff(parent))?;
+    fs::write(dir.join(format!("{name}.1")), page)?;
+    commands
+        .iter()
+        .try_for_each(|child| write_command_page(dir, &name, child, &[]))
 }
 
 /// Returns the definition of a command.

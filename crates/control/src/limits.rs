@@ -33,6 +33,9 @@ pub const METRIC_UPSTREAMS: usize = 1000;
 /// The maximum number of endpoints in metrics, over all upstreams; further ones are omitted.
 pub const METRIC_ENDPOINTS: usize = 5000;
 
+/// The maximum number of listen addresses in metrics; further ones are omitted.
+pub const METRIC_LISTENERS: usize = 1000;
+
 /// The maximum number of certificates in metrics; further ones are omitted.
 pub const METRIC_CERTIFICATES: usize = 1000;
 
@@ -47,6 +50,18 @@ pub const DASHBOARD_ENDPOINTS: usize = 24;
 
 /// Failing watches of Kubernetes, and problems of its objects, that the page shows; of more only the number is shown.
 pub const DASHBOARD_PROBLEMS: usize = 20;
+
+/// The maximum number of listen addresses on the dashboard, in the order of the configuration.
+pub const DASHBOARD_LISTENERS: usize = 100;
+
+/// The maximum number of certificates on the dashboard, those that expire first; further ones are only counted.
+pub const DASHBOARD_CERTIFICATES: usize = 50;
+
+/// The remaining validity below which the dashboard warns about a certificate.
+pub const CERTIFICATE_WARNING: Duration = Duration::from_hours(14 * 24);
+
+/// Points of the dashboard's history, one a second; the oldest is dropped for a new one.
+pub const DASHBOARD_HISTORY: usize = 600;
 
 /// The update interval of the dashboard while a page is open.
 pub const DASHBOARD_INTERVAL: Duration = Duration::from_secs(1);

@@ -67,6 +67,8 @@ pub struct ConfigStatus {
     pub loaded_at: Duration,
     /// The errors of the file as last read; with errors it is not applied.
     pub errors: Vec<ConfigError>,
+    /// The reason why the file could not be read at the last reload.
+    pub unreadable: Option<String>,
     /// The file as last read is the served configuration.
     pub is_current: bool,
     /// The time of the last reload, successful or not, since 1970.
@@ -126,6 +128,7 @@ impl ConfigWatcher {
                 config: Arc::clone(&initial.config),
                 loaded_at: clock::realtime(),
                 errors: Vec::new(),
+                unreadable: None,
                 is_current: true,
                 attempted_at: clock::realtime(),
                 restart_required: Vec::new(),
@@ -402,7 +405,7 @@ impl WatchThread {
             }
             Err(unreadable) => {
                 log::error!("{unreadable}");
-                self.record_rejection(Vec::new());
+                self.record_rejection(Vec::new(), Some(unreadable.to_string()));
                 format!("Keeping the previous configuration: {unreadable}")
             }
         };
@@ -411,12 +414,14 @@ impl WatchThread {
         }
     }
 
-    fn record_rejection(&self, errors: Vec<ConfigError>) {
+    /// Records that the file was rejected: its errors, or the reason why it could not be read.
+    fn record_rejection(&self, errors: Vec<ConfigError>, unreadable: Option<String>) {
         self.context.failed.fetch_add(1, Ordering::Relaxed);
         let name = self.path.display();
         log::error!("{name}: invalid configuration, no part was applied; keeping the previous configuration");
         let mut status = self.context.lock_status();
         status.errors = errors;
+        status.unreadable = unreadable;
         status.is_current = false;
         status.attempted_at = clock::realtime();
     }
@@ -439,7 +444,7 @@ impl WatchThread {
                     .first()
                     .map(|error| format!(": {error}"))
                     .unwrap_or_default();
-                self.record_rejection(errors);
+                self.record_rejection(errors, None);
                 return format!("Keeping the previous configuration{first}");
             }
         };
@@ -470,6 +475,7 @@ impl WatchThread {
         status.loaded_at = clock::realtime();
         status.attempted_at = status.loaded_at;
         status.errors = Vec::new();
+        status.unreadable = None;
         status.is_current = true;
         status.restart_required = restart_required;
         self.context.succeeded.fetch_add(1, Ordering::Relaxed);

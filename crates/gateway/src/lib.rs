@@ -27,7 +27,7 @@ mod upstream;
 
 pub use compile::plan::Plan;
 pub use gateway::Gateway;
-pub use listeners::connection_limits;
+pub use listeners::{ListenerReport, connection_limits};
 pub use proxy::log_fields::FIELDS as LOG_FIELDS;
 pub use stats::upstreams::UpstreamStatus;
 pub use upstream::MirrorOutcome;

@@ -62,7 +62,7 @@ use tokio::time::sleep;
 
 pub use self::failure::Failure;
 pub use self::outbox::{OUTBOX_SQL, outbox_sql};
-pub use self::status::{DeadReason, Report};
+pub use self::status::{DeadReason, FailureRecord, LastFailure, Report};
 
 use self::feed::Feed;
 use self::linger::Linger;
@@ -242,12 +242,12 @@ async fn follow(source: &Source, feed: &mut Feed, stopped: &mut watch::Receiver<
         let failure = run(&source.kind, feed, stopped).await;
         status.disconnected();
         let Some(failure) = failure else { return };
-        status.failed();
+        let text = failure.to_string();
+        status.failed(&text);
         let now = clock::monotonic();
         if now - began >= limits::BACKOFF_RESET_AFTER {
             wait = limits::BACKOFF[0];
         }
-        let text = failure.to_string();
         let is_new = logged
             .as_ref()
             .is_none_or(|(last, at)| *last != text || now - *at >= limits::LOG_INTERVAL);

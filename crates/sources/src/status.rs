@@ -1,7 +1,7 @@
 //! Counters of a source. Written by its task, read by any thread.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringmain_sys::clock;
@@ -41,6 +41,40 @@ impl DeadReason {
     }
 }
 
+/// The last failure of a source or a consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    /// The reason.
+    pub reason: Arc<str>,
+    /// The time, since the Unix epoch.
+    pub at: Duration,
+    /// The first failure since the last connection, since the Unix epoch.
+    pub since: Duration,
+}
+
+/// The record of failures. Its owner writes it, any thread reads it.
+#[derive(Debug, Default)]
+pub struct FailureRecord(Mutex<Option<LastFailure>>);
+
+impl FailureRecord {
+    /// Records a failure. `has_failed_before`: also since the last connection. `wall` is the time since the Unix epoch.
+    pub fn record(&self, reason: &str, has_failed_before: bool, wall: Duration) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = last.as_ref().filter(|_| has_failed_before).map(|last| last.since);
+        *last = Some(LastFailure {
+            reason: reason.into(),
+            at: wall,
+            since: since.unwrap_or(wall),
+        });
+    }
+
+    /// Returns the last failure; `None`: there was none.
+    #[must_use]
+    pub fn last(&self) -> Option<LastFailure> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// The state of a source since it was configured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
@@ -56,6 +90,8 @@ pub struct Report {
     pub connects: u64,
     /// Connections that were lost, and attempts that failed.
     pub failures: u64,
+    /// The last of them.
+    pub last_failure: Option<LastFailure>,
     /// Records that were read.
     pub records: u64,
     /// Publications that channels have taken.
@@ -96,6 +132,9 @@ pub(crate) struct Status {
     /// Set at the first connection.
     reached: SetOnce<()>,
     failures: AtomicU64,
+    last_failure: FailureRecord,
+    /// A failure has followed the last connection.
+    is_failing: AtomicBool,
     records: AtomicU64,
     published: AtomicU64,
     repeated: AtomicU64,
@@ -128,6 +167,7 @@ impl Status {
     pub(crate) fn connected(&self) {
         add(&self.connects, 1);
         self.connected.store(true, Ordering::Relaxed);
+        self.is_failing.store(false, Ordering::Relaxed);
         // It may be set already.
         let _ = self.reached.set(());
     }
@@ -163,8 +203,12 @@ impl Status {
         self.connects.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn failed(&self) {
+    /// Counts a lost connection, or an attempt that failed.
+    pub(crate) fn failed(&self, reason: &str) {
         add(&self.failures, 1);
+        let has_failed_before = self.is_failing.swap(true, Ordering::Relaxed);
+        self.last_failure
+            .record(reason, has_failed_before, clock::realtime());
     }
 
     pub(crate) fn read(&self, records: u64) {
@@ -231,6 +275,7 @@ impl Status {
             delivers: of(&self.delivers_until) > micros(clock::monotonic()),
             connects: of(&self.connects),
             failures: of(&self.failures),
+            last_failure: self.last_failure.last(),
             records: of(&self.records),
             published: of(&self.published),
             repeated: of(&self.repeated),

@@ -303,6 +303,9 @@ pub(crate) const PARAMS: usize = 16;
 /// Bytes of a route's pattern, including the prefixes of its groups. More: adding the route fails.
 pub(crate) const PATTERN_BYTES: usize = 1024;
 
+/// Listeners whose open connections are counted; those with a higher number are not.
+pub const COUNTED_LISTENERS: u32 = 1024;
+
 /// Routes of one table. More: adding the route fails.
 pub(crate) const ROUTES: usize = 65_536;
 

@@ -1,8 +1,10 @@
 //! Counters of an application: requests, responses by class, latencies. Each is written by one worker and read by any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+use crate::limits;
 
 /// The counters of every worker.
 #[derive(Debug, Default)]
@@ -23,7 +25,13 @@ pub(crate) struct WorkerStats {
     messages_in: AtomicU64,
     messages_out: AtomicU64,
     latencies: [AtomicU64; BUCKETS],
+    /// Open connections by the number of their listener; a chunk exists once one of its listeners has had a connection.
+    listeners: [OnceLock<Box<ListenerChunk>>; LISTENER_CHUNKS],
 }
+
+type ListenerChunk = [AtomicU64; LISTENERS_PER_CHUNK];
+const LISTENERS_PER_CHUNK: usize = 64;
+const LISTENER_CHUNKS: usize = limits::COUNTED_LISTENERS as usize / LISTENERS_PER_CHUNK;
 
 /// Eight buckets for each power of two of nanoseconds: a bucket is at most 12.5 % wide.
 const BUCKETS: usize = 8 * 64;
@@ -52,6 +60,18 @@ impl Stats {
             workers.push(Arc::new(WorkerStats::new()));
         }
         Arc::clone(&workers[index])
+    }
+
+    /// Returns the open connections of a listener. `None`: its number is too high to be counted
+    /// ([`COUNTED_LISTENERS`](crate::limits::COUNTED_LISTENERS)).
+    #[must_use]
+    pub fn listener_connections(&self, number: u32) -> Option<u64> {
+        if number >= limits::COUNTED_LISTENERS {
+            return None;
+        }
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = workers.iter().filter_map(|worker| worker.listener(number, false));
+        Some(open.map(|open| open.load(Ordering::Relaxed)).sum())
     }
 
     /// Returns the sum over all workers. It is not a snapshot of one instant, because workers continue to count.
@@ -93,6 +113,33 @@ impl WorkerStats {
             messages_in: AtomicU64::new(0),
             messages_out: AtomicU64::new(0),
             latencies: std::array::from_fn(|_| AtomicU64::new(0)),
+            listeners: std::array::from_fn(|_| OnceLock::new()),
+        }
+    }
+
+    /// Returns the counter of a listener's open connections; `None`: it does not exist yet, or the number is too high.
+    fn listener(&self, number: u32, create: bool) -> Option<&AtomicU64> {
+        let number = number as usize;
+        let chunk = self.listeners.get(number / LISTENERS_PER_CHUNK)?;
+        let counters = if create {
+            chunk.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))))
+        } else {
+            chunk.get()?
+        };
+        counters.get(number % LISTENERS_PER_CHUNK)
+    }
+
+    /// Counts a connection that a listener has accepted.
+    pub(crate) fn connection_opened(&self, listener: u32) {
+        if let Some(open) = self.listener(listener, true) {
+            bump(open);
+        }
+    }
+
+    /// Removes a connection from the count of its listener.
+    pub(crate) fn connection_closed(&self, listener: u32) {
+        if let Some(open) = self.listener(listener, false) {
+            open.store(open.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
         }
     }
 

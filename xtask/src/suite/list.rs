@@ -105,6 +105,11 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[Line::new("bench/install.sh browser"), RELEASE, BROWSER],
     },
     Suite {
+        name: "pages",
+        about: "the welcome page, the ticker, the dashboard of a gateway with push and a flame graph in Chromium, at two widths, light and dark: layout, accessibility (axe), keyboard, without a script; `--write` replaces the pictures in docs/images; two minutes, needs Node and npm, Chromium, openssl and the package registry",
+        lines: &[RELEASE, Line::new("tests/pages/run.sh target/release/ringmain")],
+    },
+    Suite {
         name: "shop",
         about: "examples/shop.yaml in front of nginx, a Go and a Node server: a script of requests for each feature; two minutes",
         lines: &[
@@ -225,6 +230,15 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "tutorials",
+        about: "the five tutorials of docs/tutorials, each from its own text to its result: a row in a database, a point in Prometheus, a price in Chromium, a report, a changed test; fifteen minutes, needs git and the package registries",
+        lines: &[
+            Line::new("bench/install.sh tutorials"),
+            RELEASE,
+            Line::new("python3 tests/tutorials/run.py"),
+        ],
+    },
+    Suite {
         name: "hpack",
         about: "header compression of HTTP/2 against Go's, both ways; a minute, needs Go and its module proxy",
         lines: &[Line::new("tests/hpack/run.sh")],
@@ -274,6 +288,14 @@ pub(super) const SUITES: &[Suite] = &[
         name: "systemd",
         about: "units of Type=notify under systemd's user manager: start, reload, upgrade, watchdog, socket activation; needs root and systemd",
         lines: &[RELEASE, Line::new("tests/systemd/run.sh target/release/ringmain")],
+    },
+    Suite {
+        name: "packages",
+        about: "the packages of `cargo xtask dist`: the static program in an empty root, the one with glibc in Debian 12 and 13, the .deb and .rpm installed, the container image pushed and started, the unit's exposure, the list of libraries by its schema; three builds first, an hour; needs root, Go, Python with venv, debootstrap, and the package registries",
+        lines: &[
+            Line::new("cargo xtask dist"),
+            Line::new("python3 tests/packages/run.py target/package"),
+        ],
     },
     Suite {
         name: "deny",

@@ -1,6 +1,7 @@
 //! The list of suites is consistent, and names programs that exist.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use super::{SUITES, chosen};
 use crate::root;
@@ -33,6 +34,46 @@ fn scripts_of_suites_exist() {
             }
         }
     }
+}
+
+/// Returns the path that a line of a script sources, relative to the script's folder; `$(dirname "$0")` and the like are that folder.
+fn sourced(line: &str) -> Option<&str> {
+    let word = line
+        .trim_start()
+        .strip_prefix("source ")
+        .or_else(|| line.trim_start().strip_prefix(". "))?;
+    let path = word.rsplit_once(")/").map_or(word, |(_, path)| path);
+    let path = path.trim_matches('"');
+    (!path.contains('$')).then_some(path)
+}
+
+#[test]
+fn files_that_scripts_source_exist() {
+    let tests = root().join("tests");
+    let mut checked = 0;
+    for folder in fs::read_dir(&tests).unwrap().map(|entry| entry.unwrap().path()) {
+        let Ok(files) = fs::read_dir(&folder) else {
+            continue;
+        };
+        for script in files.map(|entry| entry.unwrap().path()) {
+            if script.extension().is_none_or(|extension| extension != "sh") {
+                continue;
+            }
+            for path in fs::read_to_string(&script).unwrap().lines().filter_map(sourced) {
+                assert!(
+                    folder.join(path).is_file(),
+                    "{}: no file `{path}`",
+                    script.display()
+                );
+                checked += 1;
+            }
+        }
+    }
+    assert!(
+        checked >= 5,
+        "{checked} sourced files found in {}",
+        tests.display()
+    );
 }
 
 #[test]

@@ -94,6 +94,8 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     // Never shipped: targets of every crate that parses.
     ("ringmain-fuzz", None),
     ("xtask", Some(&[])),
+    // Packages of a release: `cargo xtask dist` runs it.
+    ("ringmain-dist", Some(&[])),
 ];
 
 /// For tests alone: any crate may have them as development dependencies. Never in the binary or under a plain application.

@@ -100,7 +100,8 @@ Installation:
 pub(super) const MAN: &str = "\
 Show it, or install it:
   ringmain man | man -l -
-  ringmain man > ~/.local/share/man/man1/ringmain.1";
+  ringmain man > ~/.local/share/man/man1/ringmain.1
+  ringmain man --dir ~/.local/share/man/man1";
 
 /// The variables of a service manager, with their effects.
 const SERVICE_MANAGER: Section = Section {

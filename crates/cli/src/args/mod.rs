@@ -111,7 +111,11 @@ pub(crate) enum Command {
     },
     /// Print the manual page (roff)
     #[command(after_help = help::MAN)]
-    Man,
+    Man {
+        /// Write one page for the program and one for each command into this folder instead
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Print the help of a command: ringmain help bench push
     Help {
         /// Command, and its subcommand

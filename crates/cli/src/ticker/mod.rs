@@ -24,7 +24,7 @@ use crate::market::{LISTINGS, Market};
 const PAGE: &str = include_str!("page.html");
 
 /// The content security policy: one script and one style by their digests (a test computes them), requests to this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-vbU6GFr0uBiBNJgJwGZoKI6iT2HMjuq3H3k8KVtblhg='; script-src 'sha256-tCz+DnzFH0GXfqNQKCroyNqhnY7mLR/JO+7abxEI39g='; connect-src 'self'; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-14McipO/EEXzN8F9lABusmiA91o9kUuCtKiAObrk81U='; script-src 'sha256-n/ZyHOocNiwOa016LT/Y/kt9Qk8RKeii2+XYbrQIoRQ='; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The namespace of the channels `ticker:SYMBOL`.

@@ -19,11 +19,14 @@ use crate::args::PATHS;
 use crate::limits::{RETRY, VIEWER_POLL};
 use crate::ticker;
 
-/// The page, without other resources.
+/// The page, without other resources. [`ORIGIN`] is replaced for each request, so that its commands work without a script.
 const PAGE: &str = include_str!("page.html");
 
+/// The place of the server's scheme and address in [`PAGE`].
+const ORIGIN: &str = "{origin}";
+
 /// The content security policy: one script and one style by their digests (a test computes them), requests to this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-FXiTD8eVw+uk39EOnCOPyZ72sUVTzdu/60/+5XjR2QQ='; script-src 'sha256-bMHTkQrcp6Tsy4n+rK2PqlilYFEZ6uWVzQs5nF5+Ack='; connect-src 'self'; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-80jy3ZEcIJmEDZHDRxPd51ibOhRTKUUafF4AfnP+kPA='; script-src 'sha256-+5Cdjx9xlhHtj/PM2G1x2l19xcFirTdRbiWYhAZt++c='; connect-src 'self'; \
      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest metrics, written each second by the main thread and read by each viewer's stream.
@@ -89,7 +92,18 @@ fn serve_front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         .header("Content-Security-Policy", POLICY)?
         .header("X-Content-Type-Options", "nosniff")?
         .header("Referrer-Policy", "no-referrer")?;
-    reply.html(PAGE)
+    reply.html(&PAGE.replace(ORIGIN, &origin(request.scheme(), request.host())))
+}
+
+/// Returns the address for commands, as the client has requested it. A host with other characters than those of names and addresses
+/// is left out: the text becomes part of a page and of shell commands.
+fn origin(scheme: &str, host: Option<&str>) -> String {
+    let is_plain = |host: &&str| {
+        let mut bytes = host.bytes();
+        !host.is_empty() && bytes.all(|byte| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte))
+    };
+    let host = host.filter(is_plain).unwrap_or("127.0.0.1:8080");
+    format!("{scheme}://{host}")
 }
 
 /// Streams the metrics, one event per second.

@@ -132,6 +132,37 @@ fn the_page_has_no_external_resources() {
     assert_eq!(outside, known, "a link to elsewhere");
 }
 
+/// Links to guides lead to files of this repository.
+#[test]
+fn guides_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let links = PAGE
+        .split("https://github.com/ringmain/ringmain/blob/main/")
+        .skip(1);
+    let paths: Vec<&str> = links.map(|rest| rest.split('"').next().unwrap()).collect();
+    assert!(paths.len() > 5, "{paths:?}");
+    for path in paths {
+        assert!(root.join(path).is_file(), "{path}");
+    }
+}
+
+#[test]
+fn commands_have_the_address_that_was_requested() {
+    for (scheme, host, expect) in [
+        ("http", Some("127.0.0.1:9000"), "http://127.0.0.1:9000"),
+        ("https", Some("[::1]:8443"), "https://[::1]:8443"),
+        ("http", None, "http://127.0.0.1:8080"),
+        ("http", Some("a;rm<script>"), "http://127.0.0.1:8080"),
+    ] {
+        assert_eq!(origin(scheme, host), expect);
+    }
+    assert!(PAGE.matches(ORIGIN).count() > 5 && !PAGE.contains("ORIGIN"));
+    for tag in ["style", "script"] {
+        let content = between(PAGE, &format!("<{tag}>"), &format!("</{tag}>"));
+        assert!(!content.contains(ORIGIN), "its digest would change");
+    }
+}
+
 #[test]
 fn the_text_for_curl_lists_the_paths_of_the_help() {
     let text = plain_text(&server_info());

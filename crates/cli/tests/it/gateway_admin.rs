@@ -184,11 +184,154 @@ fn the_admin_server_has_a_dashboard_with_metrics() {
         "{page}"
     );
     assert_eq!(get(proxy.addr(), "a", "/cart").status, 200);
-    let live = read("/live", "}\n\n");
-    let data = live.split_once("data: ").expect("an event").1;
-    let figures: Value = serde_json::from_str(data.split_once("\n\n").expect("its end").0).expect("JSON");
+    // The history, then the first snapshot, whose last field this is.
+    let live = read("/live", "\"kubernetes\":null}\n\n");
+    let mut events = live.split("data: ").skip(1).map(|data| {
+        let (data, _) = data.split_once("\n\n").expect("its end");
+        serde_json::from_str::<Value>(data).expect("JSON")
+    });
+    let history = events.next().expect("the history");
+    assert!(
+        live.contains("event: history\n") && history["seconds"].is_array(),
+        "{live}"
+    );
+    let figures = events.next().expect("a snapshot");
+    let listener = &figures["listeners"][0];
+    assert_eq!(
+        (&listener["is_open"], &listener["protocols"][0]),
+        (&Value::Bool(true), &Value::from("http"))
+    );
     assert_eq!(figures["upstreams"][0]["endpoints"][0]["address"], origin.addr());
     assert_eq!(figures["config"]["is_current"], true);
+    proxy.server.terminate();
+}
+
+/// Returns the address of the listener that has metrics only.
+fn metrics_listener(proxy: &Proxy) -> String {
+    let mut lines = proxy.server.said.iter();
+    let line = lines.find_map(|line| line.split_once("metrics at "));
+    line.unwrap_or_else(|| panic!("not logged: {:#?}", proxy.server.said))
+        .1
+        .to_owned()
+}
+
+#[test]
+fn the_listener_of_metrics_has_nothing_else() {
+    let origin = Origin::named("origin");
+    let text = file(&origin, "").replace(
+        "admin: {address: 127.0.0.1:0}",
+        "admin: {address: 127.0.0.1:0, metrics: 127.0.0.1:0}",
+    );
+    let proxy = Proxy::start(&text, &[]);
+    let metrics = metrics_listener(&proxy);
+    assert_ne!(metrics, admin(&proxy));
+    until(&metrics, "gateway.internal", "/readyz", |answer| {
+        answer.status == 200
+    });
+    assert_eq!(get(&metrics, "gateway.internal", "/healthz").body, "ok\n");
+    let held = common::connect(proxy.addr());
+    wait::until("a connection of a client at its listener", || {
+        let text = get(&metrics, "gateway.internal", "/metrics").body;
+        sample(&text, "ringmain_listener_connections{address=\"127.0.0.1:0\"}") == Some(1.0)
+    });
+    drop(held);
+    wait::until("no connection", || {
+        let text = get(&metrics, "gateway.internal", "/metrics").body;
+        sample(&text, "ringmain_listener_connections{address=\"127.0.0.1:0\"}") == Some(0.0)
+    });
+    for (method, path) in [
+        ("GET", "/"),
+        ("GET", "/live"),
+        ("GET", "/config"),
+        ("GET", "/routes"),
+        ("GET", "/upstreams"),
+        ("GET", "/log"),
+        ("POST", "/drain"),
+    ] {
+        let answer = ask(&metrics, method, "gateway.internal", path, "");
+        assert_eq!(answer.status, 404, "{method} {path}");
+    }
+    proxy.server.terminate();
+}
+
+#[test]
+fn forwarded_connections_are_counted_at_their_listener() {
+    let origin = Origin::named("origin");
+    let text = format!(
+        "
+listeners: {{raw: {{address: 127.0.0.1:0, protocol: tcp}}}}
+admin: {{address: 127.0.0.1:0}}
+upstreams: {{backend: {{endpoints: '{}'}}}}
+streams: {{raw: {{listeners: raw, to: backend}}}}
+",
+        origin.addr()
+    );
+    let proxy = Proxy::start(&text, &[]);
+    let admin = admin(&proxy);
+    let open = || {
+        let text = get(&admin, "localhost", "/metrics").body;
+        sample(&text, "ringmain_listener_connections{address=\"127.0.0.1:0\"}")
+    };
+    let held = [common::connect(proxy.addr()), common::connect(proxy.addr())];
+    wait::until("two connections", || open() == Some(2.0));
+    drop(held);
+    wait::until("no connection", || open() == Some(0.0));
+    proxy.server.terminate();
+}
+
+const ALERTS: &str = include_str!("../../../../contrib/prometheus/ringmain.rules.yml");
+const GRAFANA: &str = include_str!("../../../../contrib/grafana/ringmain.json");
+
+/// Returns the names of metrics in a text, without the suffixes of histograms.
+fn metric_names(text: &str) -> std::collections::BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names = words.filter(|word| word.starts_with("ringmain_") || word.starts_with("process_"));
+    names
+        .map(|name| name.strip_suffix("_bucket").unwrap_or(name))
+        .collect()
+}
+
+/// The dashboard for Grafana and the alerts for Prometheus use metrics that exist.
+#[test]
+fn metrics_of_contrib_exist() {
+    let origin = Origin::named("origin");
+    let more = "
+access_log: stderr
+push:
+  anonymous: true
+  nats: {prices: {servers: '127.0.0.1:1', subjects: prices.*}}
+SOURCES
+";
+    // Sources other than core NATS are a feature.
+    let has_sources = cfg!(feature = "brokers");
+    let sources = if has_sources {
+        "  redis_pubsub: {orders: {servers: '127.0.0.1:1', channels: orders}}"
+    } else {
+        ""
+    };
+    let proxy = Proxy::start(&file(&origin, &more.replace("SOURCES", sources)), &[]);
+    let admin = admin(&proxy);
+    assert_eq!(get(proxy.addr(), "a", "/cart").status, 200);
+    let has_turned = |answer: &Answer| answer.body.contains("ringmain_panics_total{");
+    let text = until(&admin, "localhost", "/metrics", has_turned).body;
+    let exists = |name: &str| {
+        text.contains(&format!("\n# TYPE {name} ")) || text.starts_with(&format!("# TYPE {name} "))
+    };
+    for (file, names) in [
+        ("alerts", metric_names(ALERTS)),
+        ("Grafana", metric_names(GRAFANA)),
+    ] {
+        assert!(names.len() > 15, "{file}: {names:?}");
+        for name in names {
+            let is_source = name.starts_with("ringmain_push_source_");
+            assert!(
+                exists(name) || (is_source && !has_sources),
+                "{file}: {name} in {text}"
+            );
+        }
+    }
+    let dashboard: Value = serde_json::from_str(GRAFANA).expect("JSON");
+    assert_eq!(dashboard["title"], "Ringmain");
     proxy.server.terminate();
 }
 

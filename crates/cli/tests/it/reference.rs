@@ -154,6 +154,35 @@ fn the_manual_page_is_valid_and_has_every_option() {
     check_options(measure, &["tune", "measure", "--help"], 30);
 }
 
+#[test]
+fn each_command_has_a_manual_page_with_its_options() {
+    let directory = Directory::new();
+    let folder = directory.path().join("man1");
+    assert_eq!(output(&["man", "--dir", folder.to_str().unwrap()]), "");
+    let page = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    assert_eq!(page("ringmain.1"), output(&["man"]));
+    for (name, words, least) in [
+        ("ringmain-run.1", &["run", "--help"][..], 25),
+        ("ringmain-bench.1", &["bench", "--help"], 30),
+        ("ringmain-bench-compare.1", &["bench", "compare", "--help"], 25),
+        ("ringmain-profile-diff.1", &["profile", "diff", "--help"], 1),
+        ("ringmain-tune-apply.1", &["tune", "apply", "--help"], 3),
+        ("ringmain-man.1", &["man", "--help"], 0),
+    ] {
+        let page = page(name);
+        let command = name.trim_end_matches(".1");
+        let title = format!(".TH {command} 1");
+        assert!(page.replace("\\-", "-").contains(&title), "{name}: {page}");
+        assert!(page.contains("\n.SH SYNOPSIS\n"), "{name}: {page}");
+        check_options(&page, words, least);
+    }
+    let names: Vec<String> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|page| page.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(!names.iter().any(|name| name.contains("help")), "{names:?}");
+}
+
 /// Checks that the page describes every option of the long help, and that there are more than `least`.
 fn check_options(page: &str, help: &[&str], least: usize) {
     let help = output(help);

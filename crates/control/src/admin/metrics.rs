@@ -10,6 +10,7 @@ mod nats;
 mod requests;
 mod sources;
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
@@ -29,6 +30,7 @@ pub(super) fn render(inner: &AdminContext) -> String {
     write_process(&mut page, inner);
     write_workers(&mut page, inner);
     requests::write_requests(&mut page, inner);
+    write_listeners(&mut page, inner);
     write_handshakes(&mut page, inner);
     write_certificates(&mut page, inner);
     write_streams(&mut page, inner);
@@ -211,6 +213,25 @@ fn write_workers(page: &mut MetricsPage, inner: &AdminContext) {
     }
 }
 
+fn write_listeners(page: &mut MetricsPage, inner: &AdminContext) {
+    let name = "ringmain_listener_connections";
+    page.metric(name, "gauge", "Open connections of clients, by listen address.");
+    let stats = inner.site.stats();
+    // Several addresses may have port 0: they are one sample.
+    let mut by_address: BTreeMap<String, u64> = BTreeMap::new();
+    for listener in inner.gateway.listener_reports() {
+        let open = listener
+            .number
+            .and_then(|number| stats.listener_connections(number));
+        if let Some(open) = open {
+            *by_address.entry(listener.addr.to_string()).or_default() += open;
+        }
+    }
+    for (address, open) in by_address.iter().take(limits::METRIC_LISTENERS) {
+        page.sample(name, &[("address", address)], open);
+    }
+}
+
 fn write_handshakes(page: &mut MetricsPage, inner: &AdminContext) {
     let handshakes = inner.gateway.handshake_counts();
     let name = "ringmain_tls_handshakes_total";
@@ -232,9 +253,9 @@ fn write_certificates(page: &mut MetricsPage, inner: &AdminContext) {
         "gauge",
         "Expiry of a configured certificate, since the Unix epoch.",
     );
-    let expiries = inner.gateway.certificate_expiries();
-    for (certificate, at) in expiries.iter().take(limits::METRIC_CERTIFICATES) {
-        page.sample(name, &[("certificate", certificate)], at);
+    let certificates = inner.gateway.certificates();
+    for (name_in_file, certificate) in certificates.iter().take(limits::METRIC_CERTIFICATES) {
+        page.sample(name, &[("certificate", name_in_file)], certificate.not_after);
     }
 }
 

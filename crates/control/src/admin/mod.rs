@@ -24,6 +24,7 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{Hostname, Secret};
 use ringmain_sys::clock;
 use ringmain_web::{App, CompiledApp, Error, Flow, Limits, Reply, Request, Result};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::config;
@@ -128,12 +129,12 @@ impl AdminApp {
             .get("/config", with(show_config))
             .get(
                 "/routes",
-                with(|inner, _, reply| reply.json(&status::routes_json(&inner.gateway))),
+                with(|inner, _, reply| reply_json(reply, &status::routes_json(&inner.gateway))),
             )
             .get(
                 "/upstreams",
                 with(|inner, req, reply| {
-                    reply.json(&status::upstreams_json(&inner.gateway, req.cx().wall()))
+                    reply_json(reply, &status::upstreams_json(&inner.gateway, req.cx().wall()))
                 }),
             )
             .get("/kubernetes", with(show_kubernetes))
@@ -163,6 +164,11 @@ impl AdminApp {
             .get("/readyz", with(show_ready))
     }
 
+    /// Records a point of the dashboard's history, if one is due. Called several times a second.
+    pub fn record_history(&self) {
+        dashboard::record_history(&self.0);
+    }
+
     fn live_handler(
         &self,
     ) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
@@ -184,7 +190,7 @@ fn engine_name(report: Option<&Report>) -> &'static str {
 
 const INDEX: &str = "\
 /           this list; in a browser the dashboard
-/live       snapshots of the dashboard each second, as server-sent events
+/live       the history of the last ten minutes, then snapshots of the dashboard each second, as server-sent events
 /config     the served configuration without secrets; the errors of the last reload
 /routes     routes, and the steps of their rules
 /upstreams  upstreams and their endpoints: health, ejections, requests, connections, retries
@@ -244,10 +250,22 @@ fn reject_cross_origin(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
     Ok(Flow::Continue)
 }
 
+/// Replies with an indented document: it is read by people as well.
+fn reply_json(reply: &mut Reply<'_>, document: &impl Serialize) -> Result {
+    let text = serde_json::to_string_pretty(document)
+        .map_err(|error| Error::new(500, format!("the document cannot be written: {error}")))?;
+    reply.text(text)?;
+    reply.header("Content-Type", "application/json")?;
+    Ok(())
+}
+
 fn show_config(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let status = inner.control.status();
-    let wrong: Vec<String> = status.errors.iter().map(ToString::to_string).collect();
-    reply.json(&json!({
+    let unreadable = status.unreadable.iter().cloned();
+    let wrong: Vec<String> = unreadable
+        .chain(status.errors.iter().map(ToString::to_string))
+        .collect();
+    let document = json!({
         "file": status.path.display().to_string(),
         "read_at": status.loaded_at.as_secs(),
         "is_current": status.is_current,
@@ -255,12 +273,13 @@ fn show_config(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> 
         "wrong": wrong,
         "at_restart": status.restart_required,
         "config": config::redacted(&status.text),
-    }))
+    });
+    reply_json(reply, &document)
 }
 
 fn show_kubernetes(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     match cluster_status::cluster_status(inner) {
-        Some(followed) => reply.json(&followed),
+        Some(followed) => reply_json(reply, &followed),
         None => Err(Error::new(404, "the configuration has no key `kubernetes`")),
     }
 }

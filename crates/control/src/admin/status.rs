@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ringmain_gateway::fault::Fault;
 use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_gateway::{Gateway, MirrorOutcome, table};
@@ -66,9 +67,12 @@ pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
                     "draining": endpoint.draining,
                     "requests": endpoint.requests,
                     "health": health_label(endpoint.verdict),
-                    "health_error": endpoint.check_error.as_deref(),
+                    "health_error": endpoint.check_error.as_ref().map(|error| &*error.reason),
+                    "health_failing_since": endpoint.check_error.as_ref().map(|error| error.since.as_secs()),
                     "failures": endpoint.failures,
                     "ejected": ejection_json(endpoint, wall),
+                    "connect_error": endpoint.connect_failure.map(|failure| connect_reason(failure.fault)),
+                    "connect_failing_since": endpoint.connect_failure.map(|failure| failure.since.as_secs()),
                     "unreachable": endpoint.unreachable_until.and_then(|until| time_left_json(until, wall)),
                 })
             });
@@ -106,6 +110,12 @@ fn ejection_json(endpoint: &EndpointStatus, wall: Duration) -> Option<Value> {
 fn time_left_json(until: Duration, wall: Duration) -> Option<Value> {
     let left = until.checked_sub(wall).filter(|left| !left.is_zero())?;
     Some(json!({"until": until.as_secs(), "seconds_left": (left.as_secs_f64() * 10.0).ceil() / 10.0}))
+}
+
+/// Returns the reason why no connection to an endpoint was established.
+pub(super) fn connect_reason(fault: Fault) -> &'static str {
+    let text = fault.text();
+    text.strip_prefix("upstream ").unwrap_or(text)
 }
 
 /// Returns the word for the result of active health checks.

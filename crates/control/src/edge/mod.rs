@@ -266,6 +266,7 @@ impl Edge {
             control,
             site: Arc::clone(&site),
             board,
+            admin: Some(admin).filter(|_| config.admin.is_some()),
             admin_servers,
             hangups: 0,
             log_rotation: LogRotation::default(),
@@ -350,6 +351,8 @@ struct ServeLoop<'e> {
     control: Arc<ConfigWatcher>,
     site: Arc<CompiledApp>,
     board: StatusBoard,
+    /// `None`: no administration is configured.
+    admin: Option<AdminApp>,
     admin_servers: Vec<AdminServer>,
     hangups: u64,
     log_rotation: LogRotation,
@@ -371,6 +374,9 @@ impl ServeLoop<'_> {
         self.log_rotation.reopen_on_signal(running, &self.site);
         let report = running.report();
         self.board.publish(report.clone(), running.is_draining());
+        if let Some(admin) = &self.admin {
+            admin.record_history();
+        }
         if self.board.take_drain_request() {
             running.shut_down();
         }

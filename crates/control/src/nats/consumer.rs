@@ -86,11 +86,12 @@ impl Consumer {
                 Ok(access) => self.session(&access, turn, &mut throttle).await,
                 Err(failure) => failure,
             };
-            self.status.failed();
+            let text = self.failure_text(turn, &failure);
+            self.status.failed(&text);
             if clock::monotonic() - began >= backoff::STABLE_AFTER {
                 failures = 0;
             }
-            self.log_failure(&mut throttle, turn, &failure);
+            self.log_failure(&mut throttle, text);
             turn += 1;
             if turn % self.nats.access.servers.len().max(1) == 0 {
                 failures += 1;
@@ -147,12 +148,16 @@ impl Consumer {
         }
     }
 
-    fn log_failure(&self, throttle: &mut LogThrottle, turn: usize, failure: &ConnectionError) {
+    /// Returns the reason of a failure, with the address of the server that was tried in this turn.
+    fn failure_text(&self, turn: usize, failure: &ConnectionError) -> String {
         let servers = &self.nats.access.servers;
-        let Some(server) = servers.get(turn % servers.len().max(1)) else {
-            return;
-        };
-        let text = format!("{}:{}: {failure}", server.host, server.port);
+        match servers.get(turn % servers.len().max(1)) {
+            Some(server) => format!("{}:{}: {failure}", server.host, server.port),
+            None => failure.to_string(),
+        }
+    }
+
+    fn log_failure(&self, throttle: &mut LogThrottle, text: String) {
         let now = clock::monotonic();
         let again = throttle
             .failure

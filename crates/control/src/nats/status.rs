@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ringmain_sources::{FailureRecord, LastFailure};
+use ringmain_sys::clock;
+
 /// The reason why a message was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
@@ -61,6 +64,8 @@ pub struct ConsumerReport {
     pub connects: u64,
     /// Connections that were lost, and failed attempts.
     pub failures: u64,
+    /// The last of them.
+    pub last_failure: Option<LastFailure>,
     /// Received messages.
     pub messages: u64,
     /// Those that were not published, by [`DropReason::ALL`].
@@ -79,6 +84,9 @@ pub(super) struct ConsumerStatus {
     delivers: AtomicBool,
     connects: AtomicU64,
     failures: AtomicU64,
+    last_failure: FailureRecord,
+    /// A failure has followed the last connection.
+    is_failing: AtomicBool,
     messages: AtomicU64,
     dropped: [AtomicU64; DropReason::ALL.len()],
     handed_over: AtomicU64,
@@ -103,6 +111,7 @@ impl ConsumerStatus {
     pub(super) fn connected(&self) {
         add(&self.connects, 1);
         self.connected.store(true, Ordering::Relaxed);
+        self.is_failing.store(false, Ordering::Relaxed);
     }
 
     pub(super) fn disconnected(&self) {
@@ -120,8 +129,12 @@ impl ConsumerStatus {
         self.connects.load(Ordering::Relaxed) == 1
     }
 
-    pub(super) fn failed(&self) {
+    /// Counts a lost connection, or an attempt that failed.
+    pub(super) fn failed(&self, reason: &str) {
         add(&self.failures, 1);
+        let has_failed_before = self.is_failing.swap(true, Ordering::Relaxed);
+        self.last_failure
+            .record(reason, has_failed_before, clock::realtime());
     }
 
     pub(super) fn message(&self) {
@@ -150,7 +163,7 @@ impl ConsumerStatus {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let lag = match of(&self.waits_since_micros) {
             0 => of(&self.last_micros),
-            since => micros(ringmain_sys::clock::monotonic()).saturating_sub(since),
+            since => micros(clock::monotonic()).saturating_sub(since),
         };
         ConsumerReport {
             name: Arc::clone(name),
@@ -158,6 +171,7 @@ impl ConsumerStatus {
             delivers: self.delivers.load(Ordering::Relaxed),
             connects: of(&self.connects),
             failures: of(&self.failures),
+            last_failure: self.last_failure.last(),
             messages: of(&self.messages),
             dropped: std::array::from_fn(|index| of(&self.dropped[index])),
             handed_over: of(&self.handed_over),

@@ -42,7 +42,7 @@ use crate::gateway::scratch::WorkerScratch;
 use crate::health::HealthTarget;
 use crate::l4::StreamPlan;
 use crate::limits;
-use crate::listeners::{self, AddressIds, ListenerController};
+use crate::listeners::{self, AddressIds, ListenerController, ListenerReport};
 use crate::model::{Config, Hostname, Name, secret_params};
 use crate::policy;
 use crate::policy::RedisBreakers;
@@ -197,20 +197,19 @@ impl Gateway {
         Arc::clone(&self.lock_published().table)
     }
 
-    /// Returns when each configured certificate expires, in seconds since the Unix epoch; one that cannot be read is left out.
+    /// Returns the configured certificates, each with the name of its entry; one that cannot be read is left out.
     #[must_use]
-    pub fn certificate_expiries(&self) -> Vec<(Name, u64)> {
+    pub fn certificates(&self) -> Vec<(Name, ringmain_tls::Certificate)> {
         let table = self.table();
         let certificates = table.config().certificates.iter();
-        let expiry = |certificate: &Arc<crate::model::Certificate>| {
+        let read = |certificate: &Arc<crate::model::Certificate>| {
             let pem = ringmain_tls::Pem {
                 source: certificate.name.to_string(),
                 bytes: certificate.chain.to_vec(),
             };
-            let leaf = pem.first_certificate().ok()?;
-            Some((Arc::clone(&certificate.name), leaf.not_after))
+            Some((Arc::clone(&certificate.name), pem.first_certificate().ok()?))
         };
-        certificates.filter_map(expiry).collect()
+        certificates.filter_map(read).collect()
     }
 
     /// Returns the current status of the upstreams, sorted by name.
@@ -246,6 +245,15 @@ impl Gateway {
         self.lock_listeners()
             .addresses
             .unbound_addrs(&published.table, &published.address_ids)
+    }
+
+    /// Returns the addresses of the current configuration with their listeners, in its order.
+    #[must_use]
+    pub fn listener_reports(&self) -> Vec<ListenerReport> {
+        let published = self.lock_published().clone();
+        self.lock_listeners()
+            .addresses
+            .reports(&published.table, &published.address_ids)
     }
 
     /// Returns the counts of requests by route and upstream since the start; pairs without a request are not among them.

@@ -63,7 +63,7 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
         });
         let health = &target.endpoint.state.health();
         let error = checked.as_ref().err().map(|error| error.reason.as_str());
-        health.record_check(error);
+        health.record_check(error, cx.wall());
         let before = health.verdict();
         let verdict = streak.add(checked.is_ok(), before, &target.health);
         let responds = checked.as_ref().map_or_else(|error| error.responds, |()| true);

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 
+use crate::fault::Fault;
 use crate::limits;
 
 /// The health of an endpoint. Instants are nanoseconds of the engine's clock.
@@ -33,11 +34,34 @@ pub(crate) struct EndpointHealth {
     /// The same for display: milliseconds since the Unix epoch.
     unreachable_until_wall_ms: AtomicU64,
     /// The error of the last health check, if it failed.
-    check_error: Mutex<Option<Arc<str>>>,
+    check_error: Mutex<Option<CheckError>>,
+    /// The first of the connection attempts that have failed since the last success: milliseconds since the Unix epoch; 0: the last
+    /// attempt succeeded.
+    connect_failing_since_ms: AtomicU64,
+    /// The index in [`Fault::ALL`] of the last failed attempt.
+    connect_fault: AtomicU8,
     /// Results of requests.
     pub(crate) outliers: OutlierRecord,
     /// The instant since which the endpoint is known and healthy; 0: its health was not queried yet.
     healthy_since: AtomicU64,
+}
+
+/// The error of the last health check of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckError {
+    /// The reason.
+    pub reason: Arc<str>,
+    /// The first failure since the last check that succeeded, since the Unix epoch.
+    pub since: Duration,
+}
+
+/// Failed connection attempts to an endpoint, without a success since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectFailure {
+    /// The fault of the last attempt.
+    pub fault: Fault,
+    /// The time of the first failed attempt, since the Unix epoch.
+    pub since: Duration,
 }
 
 /// The result of active health checks.
@@ -63,18 +87,26 @@ impl EndpointHealth {
     }
 
     /// Returns the error of the last health check; `None`: it succeeded, or there was none.
-    pub(crate) fn check_error(&self) -> Option<Arc<str>> {
+    pub(crate) fn check_error(&self) -> Option<CheckError> {
         self.check_error
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// Records the error of a health check, or its success.
-    pub(crate) fn record_check(&self, error: Option<&str>) {
+    /// Records the error of a health check, or its success. `wall` is the time since the Unix epoch.
+    pub(crate) fn record_check(&self, error: Option<&str>, wall: Duration) {
         let mut last = self.check_error.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.as_deref() != error {
-            *last = error.map(Arc::from);
+        match (&mut *last, error) {
+            (last, None) => *last = None,
+            (Some(last), Some(reason)) if *last.reason == *reason => {}
+            (Some(last), Some(reason)) => last.reason = reason.into(),
+            (last @ None, Some(reason)) => {
+                *last = Some(CheckError {
+                    reason: reason.into(),
+                    since: wall,
+                });
+            }
         }
     }
 
@@ -104,12 +136,42 @@ impl EndpointHealth {
         self.verdict() != CheckVerdict::Unhealthy && self.outliers.ejected_until() <= now
     }
 
-    /// Skips the endpoint for [`limits::PASSED_OVER`]. `now` is the engine's time, `wall` the time since the Unix epoch.
-    pub(crate) fn mark_unreachable(&self, now: Time, wall: Duration) {
+    /// Skips the endpoint for [`limits::PASSED_OVER`] after a failed connection attempt. `now` is the engine's time, `wall` the time
+    /// since the Unix epoch.
+    pub(crate) fn mark_unreachable(&self, fault: Fault, now: Time, wall: Duration) {
         let span = limits::PASSED_OVER;
-        let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         self.unreachable_until.store(now.after(span).0, Ordering::Relaxed);
-        self.unreachable_until_wall_ms.store(until, Ordering::Relaxed);
+        self.unreachable_until_wall_ms
+            .store(millis(wall + span), Ordering::Relaxed);
+        let index = Fault::ALL.iter().position(|it| *it == fault).unwrap_or_default();
+        self.connect_fault
+            .store(u8::try_from(index).unwrap_or_default(), Ordering::Relaxed);
+        // A failure of another worker may have been the first.
+        let _ = self.connect_failing_since_ms.compare_exchange(
+            0,
+            millis(wall).max(1),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Records an established connection.
+    pub(crate) fn record_connect_success(&self) {
+        if self.connect_failing_since_ms.load(Ordering::Relaxed) != 0 {
+            self.connect_failing_since_ms.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the failed connection attempts since the last success; `None`: the last attempt succeeded, or there was none.
+    pub(crate) fn connect_failure(&self) -> Option<ConnectFailure> {
+        match self.connect_failing_since_ms.load(Ordering::Relaxed) {
+            0 => None,
+            since => Some(ConnectFailure {
+                fault: *Fault::ALL.get(usize::from(self.connect_fault.load(Ordering::Relaxed)))?,
+                since: Duration::from_millis(since),
+            }),
+        }
     }
 
     /// Returns the end of the last period without connections to the endpoint, since the Unix epoch.

@@ -6,6 +6,7 @@ use ringmain_engine::backend::Time;
 
 use super::outlier::may_eject;
 use super::{CheckVerdict, EjectionReason, EndpointHealth, RequestOutcome};
+use crate::fault::Fault;
 use crate::limits;
 use crate::model::OutlierDetection;
 use crate::stats::upstreams::Ejection;
@@ -136,11 +137,27 @@ fn active_checks_set_the_verdict() {
     assert!(health.is_healthy(0).0);
     assert_eq!(health.healthy_for(9 * SECOND), 0, "well again is new again");
     assert_eq!(health.unreachable_until(), None);
-    health.mark_unreachable(Time(5), WALL);
+    health.mark_unreachable(Fault::ConnectRefused, Time(5), WALL);
     let end = Time(5).after(limits::PASSED_OVER).0;
     assert_eq!(
         (health.is_healthy(end - 1), health.is_healthy(end).0),
         ((false, end), true)
     );
     assert_eq!(health.unreachable_until(), Some(WALL + limits::PASSED_OVER));
+}
+
+#[test]
+fn failures_have_the_time_of_the_first_and_the_reason_of_the_last() {
+    let health = EndpointHealth::default();
+    assert_eq!((health.connect_failure(), health.check_error()), (None, None));
+    health.mark_unreachable(Fault::ConnectRefused, Time(5), WALL);
+    health.mark_unreachable(Fault::ConnectTimeout, Time(9), 2 * WALL);
+    health.record_check(Some("expected a status from 200 to 399, found 503"), WALL);
+    health.record_check(Some("connection refused"), 2 * WALL);
+    let (connect, check) = (health.connect_failure().unwrap(), health.check_error().unwrap());
+    assert_eq!((connect.fault, connect.since), (Fault::ConnectTimeout, WALL));
+    assert_eq!((&*check.reason, check.since), ("connection refused", WALL));
+    health.record_connect_success();
+    health.record_check(None, 3 * WALL);
+    assert_eq!((health.connect_failure(), health.check_error()), (None, None));
 }

@@ -49,6 +49,19 @@ struct ListenAddress {
 /// The table's address of each listener, by number. `None`: the table has no such address.
 pub(crate) type AddressIds = Arc<[Option<AddressId>]>;
 
+/// An address of the configuration with its listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerReport {
+    /// The address, as configured.
+    pub addr: Addr,
+    /// The names of its listeners, in the order of the configuration.
+    pub names: Vec<Name>,
+    /// Their protocols, without repetitions.
+    pub protocols: Vec<Protocol>,
+    /// The number of the engine's listener, by which the application counts connections. `None`: the address is not listened on.
+    pub number: Option<u32>,
+}
+
 /// The changes to the listeners that a new table requires.
 #[derive(Debug)]
 pub(crate) struct AppliedListeners {
@@ -242,6 +255,27 @@ impl ListenAddresses {
             .into_iter()
             .filter(|place| !heard(place.id));
         unheard.map(|place| place.addr.clone()).collect()
+    }
+
+    /// Returns the addresses of a table with their listeners. `ids` must be those of that table.
+    pub(crate) fn reports<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<ListenerReport> {
+        let report = |place: WantedAddress<'_>| {
+            let mut open = self.all.iter().zip(ids.iter());
+            let number = open.position(|(front, id)| front.is_some() && *id == Some(place.id));
+            let mut protocols: Vec<Protocol> = Vec::new();
+            for listener in &place.listeners {
+                if !protocols.contains(&listener.protocol) {
+                    protocols.push(listener.protocol);
+                }
+            }
+            ListenerReport {
+                addr: place.addr.clone(),
+                names: place.listeners.iter().map(|it| Arc::clone(&it.name)).collect(),
+                protocols,
+                number: number.and_then(|number| u32::try_from(number).ok()),
+            }
+        };
+        wanted_addresses(table).into_iter().map(report).collect()
     }
 
     /// Returns the addresses that are listened on, in the order of their numbers.

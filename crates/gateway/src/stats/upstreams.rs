@@ -1,10 +1,9 @@
 //! Snapshots of upstreams, endpoints and limits for operators.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::health::{CheckVerdict, EjectionReason};
+use crate::health::{CheckError, CheckVerdict, ConnectFailure, EjectionReason};
 use crate::model::{Addr, Name};
 pub use crate::upstream::circuit_breaker::UpstreamLimit;
 use crate::upstream::{MirrorOutcome, UpstreamEndpoint, UpstreamState};
@@ -77,11 +76,13 @@ pub struct EndpointStatus {
     /// The result of active health checks.
     pub verdict: CheckVerdict,
     /// The error of the last health check; `None`: it succeeded, or there was none.
-    pub check_error: Option<Arc<str>>,
+    pub check_error: Option<CheckError>,
     /// The last ejection, which may have ended.
     pub ejection: Option<Ejection>,
     /// The end of the last period in which the endpoint counted as unreachable, since the Unix epoch; it may have passed. `None`: never.
     pub unreachable_until: Option<Duration>,
+    /// The failed connection attempts since the last success. `None`: the last attempt succeeded, or there was none.
+    pub connect_failure: Option<ConnectFailure>,
 }
 
 /// An ejection of an endpoint by outlier detection.
@@ -132,6 +133,7 @@ impl EndpointStatus {
             check_error: health.check_error(),
             ejection: health.outliers.ejection(),
             unreachable_until: health.unreachable_until(),
+            connect_failure: health.connect_failure(),
         }
     }
 }

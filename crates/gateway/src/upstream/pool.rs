@@ -417,12 +417,15 @@ impl UpstreamPool {
             preamble: greeting,
         };
         match connect::connect(&self.cx, &way, span).await {
-            Ok(stream) => Ok(PooledConnection {
-                stream,
-                permit,
-                requests: 0,
-                has_client_preamble: !greeting.is_empty(),
-            }),
+            Ok(stream) => {
+                end.endpoint.state.health().record_connect_success();
+                Ok(PooledConnection {
+                    stream,
+                    permit,
+                    requests: 0,
+                    has_client_preamble: !greeting.is_empty(),
+                })
+            }
             Err(ConnectError { fault, detail }) => {
                 end.endpoint.state.record_connect_violation(fault, detail);
                 self.record_connect_failure(end, fault, span);
@@ -440,7 +443,7 @@ impl UpstreamPool {
             return;
         }
         let health = end.endpoint.state.health();
-        health.mark_unreachable(self.cx.now(), self.cx.wall());
+        health.mark_unreachable(fault, self.cx.now(), self.cx.wall());
         self.upstream.bump_health_version();
     }
 

@@ -272,7 +272,7 @@ impl<'s> Reader<'s> {
             }
             {
                 let feed = self.shared.feed();
-                feed.status.failed();
+                feed.status.failed(&format!("stream {}: {failure}", self.name));
                 if logged.is_none_or(|at| at.elapsed() >= limits::LOG_INTERVAL) {
                     logged = Some(Instant::now());
                     let name = &feed.name;

@@ -30,6 +30,7 @@ use crate::app::listener_protocol::{ListenerProtocol, ListenerProtocols, Protoco
 use crate::http::error::Error;
 use crate::server::peer::PeerInfo;
 use crate::server::stream_connection::StreamConnection;
+use crate::stats::WorkerStats;
 
 /// a listener protocol with the state of one worker.
 pub(crate) struct ListenerState {
@@ -119,10 +120,13 @@ pub(crate) struct SniffingHello {
     scanner: HelloScanner,
 }
 
-/// Removes a stream from the count of its address when dropped.
+/// Removes a stream from the counts of its address and its listener when dropped.
 struct ConnectionCountGuard {
     app: Arc<CompiledApp>,
+    stats: Arc<WorkerStats>,
+    /// `None`: it is not counted at its address.
     address: Option<IpAddr>,
+    listener: u32,
 }
 
 impl Drop for ConnectionCountGuard {
@@ -130,6 +134,7 @@ impl Drop for ConnectionCountGuard {
         if let Some(address) = self.address {
             self.app.connection_limit.release(address);
         }
+        self.stats.connection_closed(self.listener);
     }
 }
 
@@ -145,19 +150,33 @@ impl HttpServer {
     /// Opens a new connection. `None`: it is closed, or a stream handler owns it.
     pub(super) fn open(&self, conn: Conn<'_>, via: Via, out: &mut Vec<u8>) -> Option<Connection> {
         let mut state = self.new_connection(conn, via);
+        let stats = &self.worker.stats;
+        stats.connection_opened(state.peer.listener);
+        let is_open = self.admit(conn, &mut state, out);
+        if matches!(state.phase, ConnPhase::Detached) {
+            return None;
+        }
+        if !is_open {
+            stats.connection_closed(state.peer.listener);
+            return None;
+        }
+        Some(state)
+    }
+
+    /// Applies the protocol of the listener; returns whether the connection continues.
+    fn admit(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) -> bool {
         let listener_state = self.listeners.current(state.peer.listener);
         state.listener_generation = self.listeners.generation();
         if let Some(proxy_protocol) = &listener_state.protocol.proxy_protocol {
             let peer_address = state.peer.remote.map(|address| address.ip());
             if !(proxy_protocol.is_trusted)(peer_address) {
-                return None;
+                return false;
             }
             conn.set_deadline(Some(proxy_protocol.timeout));
             state.phase = ConnPhase::AwaitingProxyHeader(listener_state);
-            return Some(state);
+            return true;
         }
-        let accepted = self.start_protocol(conn, &mut state, &listener_state, out);
-        (accepted && !matches!(state.phase, ConnPhase::Detached)).then_some(state)
+        self.start_protocol(conn, state, &listener_state, out)
     }
 
     /// Returns true if the current settings would accept the connection as it was accepted: a reload may have changed the trusted
@@ -330,8 +349,9 @@ impl HttpServer {
         }
     }
 
-    /// Removes the connection from the count of its address.
+    /// Removes the connection from the counts of its listener and its address.
     pub(super) fn uncount_connection(&self, state: &Connection) {
+        self.worker.stats.connection_closed(state.peer.listener);
         if state.counted
             && let Some(remote) = state.peer.remote
         {
@@ -388,10 +408,13 @@ impl HttpServer {
         handler: &Arc<StreamHandler>,
     ) {
         let counted = std::mem::take(&mut state.counted);
-        let count_guard = counted.then(|| ConnectionCountGuard {
+        let address = state.peer.remote.filter(|_| counted);
+        let count_guard = ConnectionCountGuard {
             app: Arc::clone(&self.app),
-            address: state.peer.remote.map(|address| address.ip()),
-        });
+            stats: Arc::clone(&self.worker.stats),
+            address: address.map(|address| address.ip()),
+            listener: state.peer.listener,
+        };
         state.phase = ConnPhase::Detached;
         let connection = StreamConnection::new(
             conn.into_stream(),

@@ -1,8 +1,12 @@
-//! A page for browsers that shows the gateway at work: routes, upstreams and faults, each second.
+//! A page for browsers that shows the gateway at work, each second: routes, upstreams, push, listeners, certificates and faults.
 //!
-//! Snapshots are made only while a page is open: without a viewer the page costs no time and holds no memory.
+//! Snapshots are made only while a page is open. Without a viewer the only cost is the history: one point a second, of a fixed number.
 
+mod history;
+mod listeners;
+mod push;
 mod snapshot;
+mod upstreams;
 
 #[cfg(test)]
 mod tests;
@@ -10,25 +14,32 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ringmain_engine::Report;
+use ringmain_gateway::ListenerReport;
 use ringmain_sys::{clock, process};
 use ringmain_web::{Event, Reply, Request, Result};
 
-use self::snapshot::{BrokerStatus, ConfigSummary, Sample, SnapshotBuilder};
+use self::history::{History, Totals};
+use self::listeners::{CertificateCache, ListenerRow};
+use self::snapshot::{BrokerFailure, BrokerStatus, ConfigSummary, Sample, SnapshotBuilder};
 use super::AdminContext;
 use super::cluster_status::cluster_status;
-use crate::limits::{DASHBOARD_INTERVAL, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
+use crate::limits::{DASHBOARD_INTERVAL, DASHBOARD_LISTENERS, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
 
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
 /// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
 /// this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-nVrpbT7utzuuMmRSkWda2NDoOp6UBi+ta9iuDKF5tsA='; script-src 'sha256-ZLmFAIa9FJ7+xNarSORxCPAHRqzZr/FLblJwyc6Wnlg='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-KQ2zfjyyVe2AHXTMVodbaScgG2S9UAl9VnClNryRVvM='; script-src 'sha256-VF/2HFZxugKC/EPH+JMA7BW4akWH6OiUcXtwnHGzaJ0='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The latest snapshot, shared by all viewers.
+/// The latest snapshot, shared by all viewers, and the history.
 #[derive(Debug, Default)]
-pub(super) struct Dashboard(Mutex<LatestSnapshot>);
+pub(super) struct Dashboard {
+    latest: Mutex<LatestSnapshot>,
+    history: Mutex<History>,
+}
 
 #[derive(Debug, Default)]
 struct LatestSnapshot {
@@ -39,6 +50,7 @@ struct LatestSnapshot {
     /// The number of the snapshot; 0: none has been made.
     number: u64,
     document: Arc<str>,
+    certificates: CertificateCache,
 }
 
 /// An open page.
@@ -46,7 +58,11 @@ struct Viewer<'d>(&'d Dashboard);
 
 impl Dashboard {
     fn lock(&self) -> MutexGuard<'_, LatestSnapshot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self) -> Viewer<'_> {
@@ -61,10 +77,12 @@ impl Viewer<'_> {
         let mut latest = self.0.lock();
         let now = clock::monotonic();
         if latest.number == 0 || now.saturating_sub(latest.at) >= DASHBOARD_INTERVAL {
-            latest.document = latest
-                .snapshots
-                .document(inner.version, take_sample(inner, now))
-                .into();
+            let certificates = latest.certificates.read(&inner.gateway);
+            let sample = Sample {
+                certificates,
+                ..take_sample(inner, now)
+            };
+            latest.document = latest.snapshots.document(inner.version, sample).into();
             latest.number += 1;
             latest.at = now;
         }
@@ -88,6 +106,32 @@ impl Drop for Viewer<'_> {
     }
 }
 
+/// Records a point of the history, if one is due. Called several times a second.
+pub(super) fn record_history(inner: &AdminContext) {
+    let wall = clock::realtime();
+    let mut history = inner.dashboard.lock_history();
+    if !history.is_due(wall) {
+        return;
+    }
+    let responses = inner.site.stats().totals().classes;
+    let push = inner.gateway.push_report();
+    history.record(Totals {
+        at: clock::monotonic(),
+        wall,
+        cpu: clock::process_cpu(),
+        responses: responses.iter().sum(),
+        server_errors: responses[5],
+        connections: open_connections(inner.board.report().as_ref()),
+        push: push.map(|push| (push.clients, push.deliveries)),
+    });
+}
+
+/// Returns all workers' open connections, upstreams included.
+fn open_connections(report: Option<&Report>) -> u64 {
+    let workers = report.iter().flat_map(|report| &report.workers);
+    workers.map(|worker| u64::from(worker.connections)).sum()
+}
+
 /// The page for browsers; `text` for the rest.
 pub(super) fn serve_page(text: &str, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply
@@ -103,7 +147,7 @@ pub(super) fn serve_page(text: &str, request: &Request<'_>, reply: &mut Reply<'_
     reply.html(PAGE)
 }
 
-/// The figures, an event for each second.
+/// Streams the history as an event `history`, then a snapshot each second.
 pub(super) async fn stream_events(
     inner: &AdminContext,
     request: &Request<'_>,
@@ -111,7 +155,12 @@ pub(super) async fn stream_events(
 ) -> Result {
     let viewer = inner.dashboard.enter();
     let mut events = reply.events().await?;
-    events.send(&Event::new().retry(DASHBOARD_RETRY)).await?;
+    let history = inner.dashboard.lock_history().document();
+    let first = Event::new()
+        .retry(DASHBOARD_RETRY)
+        .event("history")
+        .data(&history);
+    events.send(&first).await?;
     let mut seen = 0;
     loop {
         let (number, document) = viewer.latest(inner);
@@ -126,12 +175,18 @@ pub(super) async fn stream_events(
 fn brokers(inner: &AdminContext) -> Vec<BrokerStatus> {
     let reports = inner.control.consumers().reports();
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let failure = |failure: &ringmain_sources::LastFailure| BrokerFailure {
+        reason: failure.reason.to_string(),
+        at: failure.at.as_secs(),
+        since: failure.since.as_secs(),
+    };
     let broker = |report: &crate::nats::ConsumerReport| BrokerStatus {
         name: report.name.to_string(),
         kind: "nats",
         is_connected: report.connected,
         is_degraded: false,
         failures: report.failures,
+        last_failure: report.last_failure.as_ref().map(failure),
         records: report.messages,
         dead: report.dropped.iter().sum(),
         ..BrokerStatus::default()
@@ -142,6 +197,7 @@ fn brokers(inner: &AdminContext) -> Vec<BrokerStatus> {
         is_connected: report.delivers,
         is_degraded: report.letters_fail,
         failures: report.failures,
+        last_failure: report.last_failure.as_ref().map(failure),
         records: report.records,
         dead: report.dead.iter().sum(),
         gaps: Some(report.gaps),
@@ -153,15 +209,16 @@ fn brokers(inner: &AdminContext) -> Vec<BrokerStatus> {
     reports.iter().map(broker).chain(sources).collect()
 }
 
-/// Reads all counters.
+/// Reads all counters. Certificates are left out: they change with the configuration only.
 fn take_sample(inner: &AdminContext, at: Duration) -> Sample {
-    let status = inner.control.status();
     let report = inner.board.report();
     let workers = report.as_ref().map(|report| report.workers.len());
-    let connections = report.as_ref().map(|report| {
-        let open = report.workers.iter().map(|worker| u64::from(worker.connections));
-        open.sum()
-    });
+    let stats = inner.site.stats();
+    let totals = stats.totals();
+    let handshakes = inner.gateway.handshake_counts();
+    let listener =
+        |listener: &ListenerReport| ListenerRow::of(listener, |number| stats.listener_connections(number));
+    let listeners = inner.gateway.listener_reports();
     Sample {
         at,
         wall: clock::realtime(),
@@ -170,15 +227,14 @@ fn take_sample(inner: &AdminContext, at: Duration) -> Sample {
         memory_bytes: process::resident_bytes(),
         engine: super::engine_name(report.as_ref()),
         workers: workers.unwrap_or_default(),
-        connections: connections.unwrap_or_default(),
+        connections: open_connections(report.as_ref()),
         draining: inner.board.is_draining(),
-        config: ConfigSummary {
-            file: status.path.display().to_string(),
-            is_current: status.is_current,
-            wrong: status.errors.len(),
-            first: status.errors.first().map(ToString::to_string),
-        },
-        refused: inner.site.stats().totals().refused,
+        config: config_summary(inner),
+        refused: totals.refused,
+        responses: totals.classes,
+        handshakes: (handshakes.finished, handshakes.failed),
+        listeners: listeners.iter().take(DASHBOARD_LISTENERS).map(listener).collect(),
+        push: inner.gateway.push_report(),
         routes: inner.gateway.route_reports(),
         streams: inner.gateway.stream_reports(),
         upstreams: inner.gateway.upstreams(),
@@ -188,5 +244,24 @@ fn take_sample(inner: &AdminContext, at: Duration) -> Sample {
             followed.truncate(DASHBOARD_PROBLEMS);
             followed
         }),
+        ..Sample::default()
+    }
+}
+
+fn config_summary(inner: &AdminContext) -> ConfigSummary {
+    let status = inner.control.status();
+    let reloads = inner.control.reloads();
+    let errors = status.unreadable.iter().cloned();
+    let errors = errors.chain(status.errors.iter().map(ToString::to_string));
+    ConfigSummary {
+        file: status.path.display().to_string(),
+        is_current: status.is_current,
+        loaded_at: status.loaded_at.as_secs(),
+        attempted_at: status.attempted_at.as_secs(),
+        reloads: reloads.succeeded,
+        rejected: reloads.failed,
+        wrong: status.errors.len() + usize::from(status.unreadable.is_some()),
+        errors: errors.take(DASHBOARD_PROBLEMS).collect(),
+        restart_required: status.restart_required,
     }
 }

@@ -3,17 +3,20 @@
 //! Plain functions over plain data; time is a parameter.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::model::Name;
-use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_gateway::stats::{LatencyHistogram, RouteReport, StreamReport};
-use ringmain_gateway::{MirrorOutcome, UpstreamStatus, fault::Fault};
+use ringmain_gateway::{UpstreamStatus, fault::Fault};
+use ringmain_push::metrics::Report as PushReport;
 use serde::Serialize;
 
+use super::listeners::{CertificateFacts, CertificateRow, ListenerRow, certificate_rows};
+use super::push::PushRow;
+use super::upstreams::UpstreamRow;
 use crate::admin::cluster_status::ClusterStatus;
-use crate::limits::{DASHBOARD_ENDPOINTS, DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
+use crate::limits::{DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
 
 /// All counters at an instant.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +37,14 @@ pub(super) struct Sample {
     pub(super) config: ConfigSummary,
     /// Invalid HTTP requests.
     pub(super) refused: u64,
+    /// Responses by the first digit of their status, including requests that were rejected before routing.
+    pub(super) responses: [u64; 6],
+    /// TLS handshakes of clients that were finished, and that failed.
+    pub(super) handshakes: (u64, u64),
+    pub(super) listeners: Vec<ListenerRow>,
+    pub(super) certificates: Arc<[CertificateFacts]>,
+    /// `None`: push is not configured.
+    pub(super) push: Option<PushReport>,
     pub(super) routes: Vec<RouteReport>,
     pub(super) streams: Vec<StreamReport>,
     pub(super) upstreams: Vec<UpstreamStatus>,
@@ -52,8 +63,9 @@ pub(super) struct BrokerStatus {
     pub(super) is_connected: bool,
     /// It cannot deliver its dead letters.
     pub(super) is_degraded: bool,
-    /// Connections that were lost, and attempts that led to none.
+    /// Lost connections, and failed attempts.
     pub(super) failures: u64,
+    pub(super) last_failure: Option<BrokerFailure>,
     /// Records that were read.
     pub(super) records: u64,
     /// Records that were not published.
@@ -66,14 +78,35 @@ pub(super) struct BrokerStatus {
     pub(super) lag_us: Option<u64>,
 }
 
-/// The served configuration, and whether it is the one that was read last.
+/// The last failure of a broker's connection. Instants are in seconds since the Unix epoch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct BrokerFailure {
+    pub(super) reason: String,
+    pub(super) at: u64,
+    /// The first failure since the last connection.
+    pub(super) since: u64,
+}
+
+/// The served configuration, and the result of the last reload. Instants are in seconds since the Unix epoch.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct ConfigSummary {
     pub(super) file: String,
+    /// The file as last read is the served configuration.
     pub(super) is_current: bool,
+    /// The time at which the served configuration was loaded.
+    pub(super) loaded_at: u64,
+    /// The time of the last reload, successful or not.
+    pub(super) attempted_at: u64,
+    /// Applied reloads since the start.
+    pub(super) reloads: u64,
+    /// Rejected reloads since the start.
+    pub(super) rejected: u64,
+    /// The number of errors of the last reload.
     pub(super) wrong: usize,
-    /// The first error.
-    pub(super) first: Option<String>,
+    /// The first of them.
+    pub(super) errors: Vec<String>,
+    /// Keys whose new values apply after a restart only.
+    pub(super) restart_required: Vec<String>,
 }
 
 /// Turns moments into documents.
@@ -102,10 +135,19 @@ struct Snapshot<'a> {
     connections: u64,
     /// `None` in the first document: there is nothing to compare with.
     cpu_percent: Option<f64>,
+    /// Seconds since the Unix epoch.
+    at: u64,
     requests_per_s: Option<f64>,
     errors_per_s: Option<f64>,
     latency_us: Option<Latency>,
     refused: u64,
+    /// Failed TLS handshakes of clients, and finished ones.
+    handshakes_failed: u64,
+    handshakes: u64,
+    push: Option<PushRow>,
+    listeners: &'a [ListenerRow],
+    certificates: Vec<CertificateRow<'a>>,
+    more_certificates: usize,
     routes: Vec<RouteRow<'a>>,
     more_routes: usize,
     streams: Vec<StreamRow<'a>>,
@@ -129,9 +171,8 @@ struct RouteRow<'a> {
     name: &'a str,
     total: u64,
     per_s: f64,
-    /// Rates since the previous snapshot.
-    client_errors_per_s: f64,
-    server_errors_per_s: f64,
+    /// Rates of responses with a status 1xx to 5xx, since the previous snapshot.
+    classes_per_s: [f64; 5],
     latency_us: Option<Latency>,
 }
 
@@ -152,31 +193,6 @@ struct BrokerRow<'a> {
 }
 
 #[derive(Serialize)]
-struct UpstreamRow<'a> {
-    name: &'a str,
-    requests: u32,
-    connections: u32,
-    waiting: u32,
-    retries: u64,
-    retries_refused: u64,
-    copies: u64,
-    copies_lost: u64,
-    endpoints: Vec<EndpointRow>,
-    more_endpoints: usize,
-}
-
-#[derive(Serialize)]
-struct EndpointRow {
-    address: String,
-    /// `healthy`, `unhealthy`, `unknown`, `ejected`, `unreachable` or `draining`.
-    state: &'static str,
-    /// The reason for the state, if known, and its remaining time.
-    why: Option<String>,
-    seconds_left: Option<u64>,
-    requests: u32,
-}
-
-#[derive(Serialize)]
 struct FaultRow<'a> {
     fault: &'a str,
     side: &'a str,
@@ -191,15 +207,17 @@ impl SnapshotBuilder {
         let is_first = self.last.at.is_zero();
         let span = now.at.saturating_sub(self.last.at).as_secs_f64();
         let per_s = |count: u64, before: u64| {
-            if is_first || span <= 0.0 {
+            if is_first {
                 0.0
             } else {
-                round_to_tenth(count.saturating_sub(before) as f64 / span)
+                saturating_rate(count, before, span)
             }
         };
         let cpu = now.cpu.saturating_sub(self.last.cpu).as_secs_f64() / span;
         let routes = self.routes_rows(&now, per_s);
-        let sum = |of: fn(&RouteRow<'_>) -> f64| routes.iter().map(of).sum::<f64>();
+        let (certificates, more_certificates) = certificate_rows(&now.certificates, now.wall);
+        let sum = |counts: &[u64; 6]| -> u64 { counts.iter().sum() };
+        let push = now.push.as_ref();
         let later = |number: f64| (!is_first).then(|| round_to_tenth(number));
         let mut document = Snapshot {
             version,
@@ -211,10 +229,17 @@ impl SnapshotBuilder {
             memory_bytes: now.memory_bytes,
             connections: now.connections,
             cpu_percent: later(100.0 * cpu),
-            requests_per_s: later(sum(|route| route.per_s)),
-            errors_per_s: later(sum(|route| route.server_errors_per_s)),
+            at: now.wall.as_secs(),
+            requests_per_s: later(per_s(sum(&now.responses), sum(&self.last.responses))),
+            errors_per_s: later(per_s(now.responses[5], self.last.responses[5])),
             latency_us: self.total_latency(&now),
             refused: now.refused,
+            handshakes: now.handshakes.0,
+            handshakes_failed: now.handshakes.1,
+            push: push.map(|push| PushRow::of(push, self.last.push.as_ref(), per_s)),
+            listeners: &now.listeners,
+            certificates,
+            more_certificates,
             more_routes: routes.len().saturating_sub(DASHBOARD_ROUTES),
             routes,
             streams: self.streams_rows(&now, per_s),
@@ -286,8 +311,7 @@ impl SnapshotBuilder {
                     name: &route.name,
                     total: route.classes.iter().sum(),
                     per_s: per_s(route.classes.iter().sum(), before.iter().sum()),
-                    client_errors_per_s: per_s(route.classes[3], before[3]),
-                    server_errors_per_s: per_s(route.classes[4], before[4]),
+                    classes_per_s: std::array::from_fn(|class| per_s(route.classes[class], before[class])),
                     latency_us: Latency::of(&self.spans_in_window(route)),
                 }
             })
@@ -364,68 +388,17 @@ impl Latency {
     }
 }
 
-impl<'a> UpstreamRow<'a> {
-    fn of(status: &'a UpstreamStatus, wall: Duration) -> UpstreamRow<'a> {
-        let sent = status.mirrors[MirrorOutcome::Sent as usize];
-        UpstreamRow {
-            name: &status.name,
-            requests: status.requests,
-            connections: status.connections,
-            waiting: status.waiting,
-            retries: status.retries,
-            retries_refused: status.retries_refused,
-            copies: sent,
-            copies_lost: status.mirrors.iter().sum::<u64>() - sent,
-            endpoints: endpoint_rows(&status.endpoints, wall),
-            more_endpoints: status.endpoints.len().saturating_sub(DASHBOARD_ENDPOINTS),
-        }
-    }
-}
-
-/// Those that are not as they should be first.
-fn endpoint_rows(endpoints: &[EndpointStatus], wall: Duration) -> Vec<EndpointRow> {
-    let mut endpoint_rows: Vec<EndpointRow> = endpoints
-        .iter()
-        .map(|endpoint| EndpointRow::of(endpoint, wall))
-        .collect();
-    endpoint_rows.sort_by_key(|end| matches!(end.state, "healthy" | "unknown"));
-    endpoint_rows.truncate(DASHBOARD_ENDPOINTS);
-    endpoint_rows
-}
-
-impl EndpointRow {
-    fn of(endpoint: &EndpointStatus, wall: Duration) -> EndpointRow {
-        let left = |until: Duration| until.checked_sub(wall).filter(|left| !left.is_zero());
-        let ejected = endpoint
-            .ejection
-            .and_then(|it| Some((it.reason, left(it.until)?)));
-        let unreachable = endpoint.unreachable_until.and_then(left);
-        let (state, why, until) = match (endpoint.verdict, ejected, unreachable) {
-            (CheckVerdict::Unhealthy, ..) => {
-                let reason = endpoint
-                    .check_error
-                    .as_deref()
-                    .unwrap_or("the health check fails");
-                ("unhealthy", Some(reason.to_owned()), None)
-            }
-            (_, Some((why, until)), _) => ("ejected", Some(why.to_string()), Some(until)),
-            (.., Some(until)) => ("unreachable", Some("connecting failed".to_owned()), Some(until)),
-            _ if endpoint.draining => ("draining", None, None),
-            (CheckVerdict::Healthy, ..) => ("healthy", None, None),
-            (CheckVerdict::Unknown, ..) => ("unknown", None, None),
-        };
-        EndpointRow {
-            address: endpoint.addr.to_string(),
-            state,
-            why,
-            seconds_left: until.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0)),
-            requests: endpoint.requests,
-        }
+/// Returns the rate of a count over `span` seconds; a count that was reset, or no time, gives 0.
+pub(super) fn saturating_rate(count: u64, before: u64, span: f64) -> f64 {
+    if span > 0.0 {
+        round_to_tenth(count.saturating_sub(before) as f64 / span)
+    } else {
+        0.0
     }
 }
 
 /// Rounds to one decimal place.
-fn round_to_tenth(number: f64) -> f64 {
+pub(super) fn round_to_tenth(number: f64) -> f64 {
     if number.is_finite() {
         // An empty sum of floats is -0.
         (number * 10.0).round() / 10.0 + 0.0

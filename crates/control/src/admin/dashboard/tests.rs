@@ -4,11 +4,15 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use ringmain_gateway::fault::Fault;
+use ringmain_gateway::health::{CheckError, CheckVerdict, ConnectFailure};
+use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_gateway::stats::{LatencyHistogram, RouteReport};
 use serde_json::{Value, json};
 
+use super::listeners::CertificateFacts;
+use super::upstreams::EndpointRow;
 use super::*;
-use crate::limits::DASHBOARD_ROUTES;
+use crate::limits::{DASHBOARD_HISTORY, DASHBOARD_ROUTES};
 
 fn route(name: &str, classes: [u64; 5]) -> RouteReport {
     RouteReport {
@@ -19,7 +23,14 @@ fn route(name: &str, classes: [u64; 5]) -> RouteReport {
 }
 
 fn second(at: u64, cpu_ms: u64, routes: Vec<RouteReport>) -> Sample {
+    let mut responses = [0; 6];
+    for route in &routes {
+        for (sum, count) in responses[1..].iter_mut().zip(route.classes) {
+            *sum += count;
+        }
+    }
     Sample {
+        responses,
         at: Duration::from_secs(1000 + at),
         wall: Duration::from_secs(1_700_000_000 + at),
         cpu: Duration::from_millis(cpu_ms),
@@ -71,7 +82,10 @@ fn counts_become_rates() {
         .map(|route| &route["name"])
         .collect();
     assert_eq!(names, ["new", "busy", "quiet"]);
-    assert_eq!(document["routes"][1]["client_errors_per_s"], 2.0);
+    assert_eq!(
+        document["routes"][1]["classes_per_s"],
+        json!([0.0, 5.0, 0.0, 2.0, 3.0])
+    );
     assert_eq!(
         document["faults"],
         json!([{"fault": "no_route", "side": "client", "total": 7, "per_s": 3.5}])
@@ -116,7 +130,7 @@ fn sources_have_rates_and_those_that_do_not_deliver_are_first() {
     assert_eq!(
         sources[1],
         json!({
-            "name": "orders", "kind": "kafka", "is_connected": true, "is_degraded": false, "failures": 0, "records": 130, "dead": 0, "gaps": null, "lag": 3,
+            "name": "orders", "kind": "kafka", "is_connected": true, "is_degraded": false, "failures": 0, "last_failure": null, "records": 130, "dead": 0, "gaps": null, "lag": 3,
             "lag_us": null, "per_s": 15.0
         })
     );
@@ -169,6 +183,200 @@ fn a_followed_cluster_is_shown_and_bounded() {
     );
     let without = parsed(&SnapshotBuilder::default().document("1.2.3", second(0, 0, Vec::new())));
     assert_eq!(without["kubernetes"], Value::Null);
+}
+
+#[test]
+fn the_history_is_bounded_and_has_a_gap_where_nothing_was_recorded() {
+    let mut history = History::default();
+    let totals = |second: u64, responses| Totals {
+        at: Duration::from_secs(second),
+        wall: Duration::from_secs(1_700_000_000 + second),
+        responses,
+        server_errors: responses / 10,
+        connections: second,
+        push: (second > 2).then_some((7, 50 * second)),
+        ..Totals::default()
+    };
+    assert!(history.is_due(totals(1, 0).wall));
+    history.record(totals(1, 100));
+    assert!(!history.is_due(totals(1, 0).wall + Duration::from_millis(900)));
+    for (second, responses) in [(2, 130), (3, 140), (7, 180)] {
+        history.record(totals(second, responses));
+    }
+    let found = parsed(&history.document());
+    let expect = json!({
+        "seconds": [1_700_000_002_u64, 1_700_000_003_u64, 1_700_000_007_u64],
+        "requests_per_s": [30.0, 10.0, 10.0],
+        "errors_per_s": [3.0, 1.0, 1.0],
+        "connections": [2, 3, 7],
+        "cpu_percent": [0.0, 0.0, 0.0],
+        "clients": [null, 7, 7],
+        "deliveries_per_s": [null, 0.0, 50.0],
+    });
+    assert_eq!(found, expect);
+    for second in 8..2000 {
+        history.record(totals(second, 200));
+    }
+    let found = parsed(&history.document());
+    let seconds = found["seconds"].as_array().unwrap();
+    assert_eq!(seconds.len(), DASHBOARD_HISTORY);
+    assert_eq!(seconds[DASHBOARD_HISTORY - 1], 1_700_001_999_u64);
+}
+
+#[test]
+fn push_has_rates_and_counts_slow_clients() {
+    use ringmain_push::SlowConsumerPolicy;
+    use ringmain_push::metrics::{Refusal, Report};
+    let mut snapshots = SnapshotBuilder::default();
+    let mut at = |seconds, push: Option<Report>| {
+        let sample = Sample {
+            push,
+            ..second(seconds, 0, Vec::new())
+        };
+        parsed(&snapshots.document("1.2.3", sample))
+    };
+    assert_eq!(at(0, None)["push"], Value::Null);
+    let report = |deliveries| Report {
+        clients: 3,
+        subscribed_channels: 2,
+        deliveries,
+        refused: Refusal::ALL.map(|why| (why, u64::from(why == Refusal::Rate))),
+        disconnects: vec![(None, 1), (Some(3008), 5)],
+        slow: SlowConsumerPolicy::ALL.map(|slow| (slow, 0)),
+        ..Report::default()
+    };
+    // The first report is no rate: its counts may be hours old.
+    assert_eq!(at(1, Some(report(1000)))["push"]["deliveries_per_s"], 0.0);
+    let document = at(3, Some(report(1100)));
+    let push = &document["push"];
+    assert_eq!(push["deliveries_per_s"], 50.0);
+    assert_eq!(
+        (&push["clients"], &push["slow_disconnects"], &push["slow"]),
+        (&json!(3), &json!(5), &json!([]))
+    );
+    assert_eq!(push["refused"], json!([["rate", 1]]));
+    assert_eq!(push["disconnects"], json!([["3008", 5], ["other", 1]]));
+}
+
+#[test]
+fn certificates_are_sorted_by_expiry_and_have_states() {
+    const DAY: u64 = 86_400;
+    let now = 1_700_000_000;
+    let certificate = |name: &str, not_before, not_after| CertificateFacts {
+        name: name.to_owned(),
+        hosts: vec!["shop.example".to_owned()],
+        not_before,
+        not_after,
+    };
+    let sample = Sample {
+        certificates: [
+            certificate("valid", 0, now + 14 * DAY),
+            certificate("expiring", 0, now + 14 * DAY - 1),
+            certificate("expired", 0, now - 1),
+            certificate("early", now + 5, now + 90 * DAY),
+        ]
+        .into(),
+        ..second(0, 0, Vec::new())
+    };
+    let document = parsed(&SnapshotBuilder::default().document("1.2.3", sample));
+    let found = document["certificates"].as_array().unwrap().iter();
+    let found: Vec<_> = found
+        .map(|it| {
+            (
+                it["name"].as_str().unwrap(),
+                it["state"].as_str().unwrap(),
+                it["days_left"].as_i64(),
+            )
+        })
+        .collect();
+    let expect = [
+        ("expired", "expired", Some(-1)),
+        ("expiring", "expiring", Some(13)),
+        ("valid", "valid", Some(14)),
+        ("early", "not_yet_valid", Some(90)),
+    ];
+    assert_eq!(found, expect);
+}
+
+fn endpoint() -> EndpointStatus {
+    EndpointStatus {
+        addr: "127.0.0.1:3000".parse().unwrap(),
+        weight: 1,
+        draining: false,
+        requests: 0,
+        failures: 0,
+        verdict: CheckVerdict::Unknown,
+        check_error: None,
+        ejection: None,
+        unreachable_until: None,
+        connect_failure: None,
+    }
+}
+
+#[test]
+fn endpoints_have_a_state_with_its_reason_and_its_time() {
+    let wall = Duration::from_secs(1000);
+    let failure = Some(ConnectFailure {
+        fault: Fault::ConnectRefused,
+        since: Duration::from_secs(900),
+    });
+    let check = Some(CheckError {
+        reason: "expected a status from 200 to 399, found 503".into(),
+        since: Duration::from_secs(950),
+    });
+    let until = |seconds| Some(Duration::from_secs(seconds));
+    let unreachable = EndpointStatus {
+        unreachable_until: until(1003),
+        connect_failure: failure,
+        ..endpoint()
+    };
+    // Without requests since, the last attempt is the last known state.
+    let retried = EndpointStatus {
+        unreachable_until: until(990),
+        ..unreachable.clone()
+    };
+    let unhealthy = EndpointStatus {
+        verdict: CheckVerdict::Unhealthy,
+        check_error: check.clone(),
+        ..endpoint()
+    };
+    let recovered = EndpointStatus {
+        verdict: CheckVerdict::Healthy,
+        ..retried.clone()
+    };
+    let failed_once = EndpointStatus {
+        verdict: CheckVerdict::Healthy,
+        check_error: check,
+        ..endpoint()
+    };
+    let status = "expected a status from 200 to 399, found 503";
+    let once = format!("last health check failed: {status}");
+    for (endpoint, state, why, since, left) in [
+        (endpoint(), "unknown", None, None, None),
+        (
+            unreachable,
+            "unreachable",
+            Some("connection refused"),
+            Some(900),
+            Some(3),
+        ),
+        (
+            retried,
+            "unreachable",
+            Some("connection refused"),
+            Some(900),
+            None,
+        ),
+        (unhealthy, "unhealthy", Some(status), Some(950), None),
+        (recovered, "healthy", None, None, None),
+        (failed_once, "healthy", Some(&*once), Some(950), None),
+    ] {
+        let found = serde_json::to_value(EndpointRow::of(&endpoint, wall)).unwrap();
+        let expect = json!({
+            "address": "127.0.0.1:3000", "state": state, "why": why, "since": since, "seconds_left": left, "requests": 0,
+        });
+        assert_eq!(found, expect);
+    }
 }
 
 /// The base64 text of the SHA-256 digest, as a policy names it; computed by coreutils.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::flame::{self, Cell, Drawing, Tree, changed};
 use super::folded::{Folded, Side, frames, shown};
-use super::limits::DRAWN;
+use super::limits::{DRAWN, LISTED};
 use super::suspects;
 
 /// How a share has changed.
@@ -148,7 +148,7 @@ pub fn draw([before, after]: [&Folded; 2], names: [&str; 2]) -> String {
             width: place.width,
             name: frame.name.to_owned(),
             about: format!(
-                "{}{}: {} % before, {} % after, {:+.2} points",
+                "{}{}: {}% before, {}% after, {:+.2} points",
                 frame.name,
                 flame::whose(node.frame, place.depth),
                 flame::percent(node.counts[0], totals[0]),
@@ -170,11 +170,28 @@ pub fn draw([before, after]: [&Folded; 2], names: [&str; 2]) -> String {
         names[1],
         flame::count(totals[1])
     );
+    let difference = compare(before, after);
+    let rows = difference.functions.iter().filter(|change| change.beyond_chance);
     flame::write(&Drawing {
         title: "Difference of two profiles",
         subtitle: &subtitle,
         legend,
         cells,
         narrow,
+        table: "Functions whose share of samples has changed most, beyond chance: before, after, change in points",
+        rows: rows.take(LISTED).map(table_row).collect(),
     })
+}
+
+fn table_row(change: &Change) -> String {
+    let side = match change.side {
+        Side::Kernel => " (kernel)",
+        Side::User | Side::Other => "",
+    };
+    let [before, after] = change.shares.map(|share| share * 100.0);
+    let rise = change.rise() * 100.0;
+    format!(
+        "{before:>6.2}%  {after:>6.2}%  {rise:>+6.2}  {}{side}",
+        change.name
+    )
 }

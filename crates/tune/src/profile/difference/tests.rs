@@ -87,8 +87,8 @@ fn what_is_gone_is_still_drawn() {
     let (before, after) = both();
     let svg = draw([&before, &after], ["a.folded", "b.folded"]);
     for text in [
-        "nf_hook_slow (kernel): 50.00 % before, 0.00 % after, -50.00 points",
-        "f: 50.00 % before, 95.00 % after, +45.00 points",
+        "nf_hook_slow (kernel): 50.00% before, 0.00% after, -50.00 points",
+        "f: 50.00% before, 95.00% after, +45.00 points",
         "before: a.folded (1,000 samples), after: b.folded (2,000 samples)",
         "all: 1,000 samples before, 2,000 after",
     ] {

@@ -1,4 +1,4 @@
-// Zoom by a click, search by text or /pattern/, Escape undoes both.
+// Zoom by a click or Enter, search by text or /pattern/, Escape undoes both. Arrow keys move between boxes.
 const graph = document.getElementById("graph");
 let inner = width - 2 * side;
 let shown;
@@ -62,7 +62,7 @@ function look() {
     frame.group.classList.toggle("hit", hit);
     if (hit) hits.push(frame);
   }
-  // What is within another match is part of it.
+  // A match within another one is part of that one.
   hits.sort((a, b) => a.start - b.start || b.width - a.width);
   let share = 0;
   let until = -1;
@@ -72,21 +72,55 @@ function look() {
       until = hit.start + hit.width;
     }
   }
-  found.textContent = text ? `${hits.length} boxes, ${(share * 100).toFixed(2)} %` : "";
+  found.textContent = text ? `${hits.length} boxes, ${(share * 100).toFixed(2)}%` : "";
 }
 
+// One box is in the order of the tab key; arrow keys move the focus to others.
+let current = frames[0];
+function focus(frame) {
+  if (!frame) return;
+  current.group.setAttribute("tabindex", "-1");
+  current = frame;
+  current.group.setAttribute("tabindex", "0");
+  current.group.focus();
+}
+const drawn = (frame) => frame.group.style.display !== "none";
+const contains = (outer, inner) => outer.start <= inner.start + tiny && outer.start + outer.width >= inner.start + inner.width - tiny;
+const widest = (all) => all.reduce((best, frame) => (best && best.width >= frame.width ? best : frame), undefined);
+const moves = {
+  ArrowUp: () => widest(frames.filter((frame) => drawn(frame) && frame.depth === current.depth + 1 && contains(current, frame))),
+  ArrowDown: () => frames.find((frame) => drawn(frame) && frame.depth === current.depth - 1 && contains(frame, current)),
+  ArrowRight: () => frames.find((frame) => drawn(frame) && frame.depth === current.depth && frame.start > current.start + tiny),
+  ArrowLeft: () => frames.findLast((frame) => drawn(frame) && frame.depth === current.depth && frame.start < current.start - tiny),
+  Home: () => frames[0],
+};
+document.getElementById("frames").addEventListener("keydown", (event) => {
+  if (event.key === "Enter" || event.key === " ") zoom(current);
+  else if (moves[event.key]) focus(moves[event.key]());
+  else return;
+  event.preventDefault();
+});
+
 for (const frame of frames) {
-  frame.group.addEventListener("click", () => zoom(frame));
+  frame.group.addEventListener("click", () => {
+    zoom(frame);
+    focus(frame);
+  });
+  frame.group.addEventListener("focus", () => {
+    about.textContent = frame.about;
+  });
   frame.group.addEventListener("mouseenter", () => {
     about.textContent = frame.about;
   });
   frame.group.addEventListener("mouseleave", () => {
-    about.textContent = "";
+    about.textContent = document.activeElement === current.group ? current.about : "";
   });
 }
 const all = () => zoom(frames[0]);
 
-// As wide as the window, but for windows too narrow to read anything in.
+const lines = [...document.querySelectorAll("#table text")].map((line) => ({ line, text: line.textContent }));
+
+// As wide as the window, but not narrower than a readable width.
 function fit() {
   const wide = Math.max(document.documentElement.clientWidth || width, 600);
   inner = wide - 2 * side;
@@ -96,7 +130,9 @@ function fit() {
   for (const element of document.querySelectorAll(".right")) {
     element.setAttribute("transform", `translate(${wide - width} 0)`);
   }
+  for (const { line, text } of lines) line.textContent = fitted(text, Math.floor(inner / character));
   zoom(shown || frames[0]);
+  if (!drawn(current)) current = shown;
 }
 window.addEventListener("resize", fit);
 fit();

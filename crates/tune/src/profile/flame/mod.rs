@@ -14,7 +14,8 @@ pub(super) use self::palette::{changed, of_frame};
 pub(super) use self::svg::{Drawing, write};
 pub(super) use self::tree::Tree;
 use super::folded::{Folded, Side, shown, side};
-use super::limits::DRAWN;
+use super::limits::{DRAWN, LISTED};
+use super::summary::{Function, Summary};
 
 /// A box.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,7 +54,7 @@ pub fn draw(folded: &Folded, title: &str, subtitle: &str) -> String {
             width: place.width,
             name: frame.name.to_owned(),
             about: format!(
-                "{}{whose}: {} samples, {} %",
+                "{}{whose}: {} samples, {}%",
                 frame.name,
                 count(node.counts[0]),
                 percent(node.counts[0], total)
@@ -64,25 +65,45 @@ pub fn draw(folded: &Folded, title: &str, subtitle: &str) -> String {
     let mut legend = vec![
         (
             palette::sample(Side::User),
-            format!("user {} %", percent(sided(folded, Side::User), total)),
+            format!("user {}%", percent(sided(folded, Side::User), total)),
         ),
         (
             palette::sample(Side::Kernel),
-            format!("kernel {} %", percent(sided(folded, Side::Kernel), total)),
+            format!("kernel {}%", percent(sided(folded, Side::Kernel), total)),
         ),
     ];
     let other = sided(folded, Side::Other);
     if other > 0 {
-        let text = format!("unknown {} %", percent(other, total));
+        let text = format!("unknown {}%", percent(other, total));
         legend.push((palette::sample(Side::Other), text));
     }
+    let summary = Summary::of(folded);
+    let own = summary.functions.iter().filter(|function| function.own > 0);
     write(&Drawing {
         title,
         subtitle,
         legend,
         cells,
         narrow,
+        table: "Functions with the most samples: of their own, with all that they called",
+        rows: own
+            .take(LISTED)
+            .map(|function| table_row(function, total))
+            .collect(),
     })
+}
+
+fn table_row(function: &Function, total: u64) -> String {
+    let side = match function.side {
+        Side::Kernel => " (kernel)",
+        Side::User | Side::Other => "",
+    };
+    format!(
+        "{:>6}%  {:>6}%  {}{side}",
+        percent(function.own, total),
+        percent(function.all, total),
+        function.name
+    )
 }
 
 /// Samples whose innermost function is on this side.

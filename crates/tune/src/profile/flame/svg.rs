@@ -1,6 +1,6 @@
 //! The drawing as an SVG file.
 //!
-//! Without a script, as in a picture of a page, it is whole; with one it zooms and searches.
+//! It is complete without a script, as in an image of a page; with one it zooms, searches, and is used by keyboard.
 
 use std::fmt::Write;
 
@@ -13,6 +13,9 @@ const SIDE: f64 = 10.0;
 const TOP: f64 = 96.0;
 const BOTTOM: f64 = 14.0;
 const ROW: f64 = 18.0;
+/// The space above the table, and the height of its rows.
+const TABLE: f64 = 34.0;
+const TABLE_ROW: f64 = 16.0;
 /// A character, and what is left free around a name.
 const CHARACTER: f64 = 6.65;
 const MARGIN: f64 = 8.0;
@@ -27,18 +30,22 @@ pub(in super::super) struct Drawing<'a> {
     pub(in super::super) cells: Vec<Cell>,
     /// Boxes too narrow to be drawn.
     pub(in super::super) narrow: usize,
+    /// The title of the table below the boxes, and its rows.
+    pub(in super::super) table: &'a str,
+    pub(in super::super) rows: Vec<String>,
 }
 
 /// The file.
 pub(in super::super) fn write(drawing: &Drawing<'_>) -> String {
     let rows = drawing.cells.iter().map(|cell| cell.depth).max().unwrap_or(0) + 1;
-    let height = TOP + rows as f64 * ROW + BOTTOM;
+    let table = TOP + rows as f64 * ROW + TABLE;
+    let height = table + drawing.rows.len() as f64 * TABLE_ROW + BOTTOM;
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"graph\" viewBox=\"0 0 {WIDTH} {height}\" \
-         width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">",
+         width=\"{WIDTH}\" height=\"{height}\" role=\"group\" aria-label=\"{}\">",
         escaped(drawing.title)
     );
     let _ = writeln!(out, "<title>{}</title>", escaped(drawing.title));
@@ -48,11 +55,20 @@ pub(in super::super) fn write(drawing: &Drawing<'_>) -> String {
         "<rect id=\"page\" x=\"0\" y=\"0\" width=\"{WIDTH}\" height=\"{height}\"/>"
     );
     head(&mut out, drawing);
-    out.push_str("<g id=\"frames\">\n");
-    for cell in &drawing.cells {
+    out.push_str(
+        "<g id=\"frames\" role=\"tree\" aria-label=\"Flame graph. Arrow keys move between functions, Enter zooms, Escape shows all.\">\n",
+    );
+    // A tree in the order of its lines: each function before those that it called.
+    let mut cells: Vec<&Cell> = drawing.cells.iter().collect();
+    cells.sort_by(|one, other| {
+        let by_start = one.start.total_cmp(&other.start);
+        by_start.then_with(|| one.depth.cmp(&other.depth))
+    });
+    for cell in cells {
         write_cell(&mut out, cell, rows);
     }
     out.push_str("</g>\n");
+    write_table(&mut out, drawing, table);
     let _ = writeln!(
         out,
         "<script><![CDATA[\n(() => {{\n\"use strict\";\nconst width = {WIDTH}, side = {SIDE}, height = {height}, character = {CHARACTER}, margin = {MARGIN};\n{}}})();\n]]></script>",
@@ -101,6 +117,28 @@ fn head(out: &mut String, drawing: &Drawing<'_>) {
     );
 }
 
+/// Writes the functions with the most samples as text: the figures of the graph without its shapes and colours.
+fn write_table(out: &mut String, drawing: &Drawing<'_>, top: f64) {
+    if drawing.rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "<text x=\"{SIDE}\" y=\"{1}\" class=\"quiet\">{0}</text>\n<g id=\"table\" role=\"list\" aria-label=\"{0}\">",
+        escaped(drawing.table),
+        top - TABLE_ROW / 2.0,
+    );
+    for (number, row) in drawing.rows.iter().enumerate() {
+        let y = top + (number + 1) as f64 * TABLE_ROW - 4.0;
+        let _ = writeln!(
+            out,
+            "<text x=\"{SIDE}\" y=\"{y}\" role=\"listitem\" xml:space=\"preserve\">{}</text>",
+            escaped(&fitted(row, WIDTH - 2.0 * SIDE))
+        );
+    }
+    out.push_str("</g>\n");
+}
+
 fn write_cell(out: &mut String, cell: &Cell, rows: usize) {
     let inner = WIDTH - 2.0 * SIDE;
     let x = SIDE + cell.start * inner;
@@ -108,8 +146,10 @@ fn write_cell(out: &mut String, cell: &Cell, rows: usize) {
     let y = TOP + (rows - 1 - cell.depth) as f64 * ROW;
     let _ = writeln!(
         out,
-        "<g class=\"f\" data-d=\"{}\" data-x=\"{:.7}\" data-w=\"{:.7}\" data-n=\"{}\"><title>{}</title><rect x=\"{x:.2}\" \
+        "<g class=\"f\" role=\"treeitem\" aria-level=\"{}\" tabindex=\"{}\" data-d=\"{}\" data-x=\"{:.7}\" data-w=\"{:.7}\" data-n=\"{}\"><title>{}</title><rect x=\"{x:.2}\" \
          y=\"{y}\" width=\"{:.2}\" height=\"{}\" fill=\"{}\"/><text x=\"{:.2}\" y=\"{}\">{}</text></g>",
+        cell.depth + 1,
+        if cell.depth == 0 { 0 } else { -1 },
         cell.depth,
         cell.start,
         cell.width,

@@ -30,7 +30,7 @@ struct Counter {
 }
 
 fn show(req: &Request, reply: &mut Reply) -> Result {
-    let name = req.param("name")?.to_owned();
+    let name = req.param("name")?.into_owned();
     let counters = req.state::<Counters>()?;
     let counters = counters.0.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(&value) = counters.get(&name) else {
@@ -40,7 +40,7 @@ fn show(req: &Request, reply: &mut Reply) -> Result {
 }
 
 fn add(req: &Request, reply: &mut Reply) -> Result {
-    let name = req.param("name")?.to_owned();
+    let name = req.param("name")?.into_owned();
     let change: Change = req.json()?;
     // A lock that is held this briefly does not block the worker. Databases belong into `async` handlers.
     let counters = req.state::<Counters>()?;

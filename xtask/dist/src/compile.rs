@@ -1,0 +1,103 @@
+//! The build of the program for a target.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::release::{Release, output, run};
+use crate::target::Target;
+use crate::tools::Tools;
+
+/// Optional parts of the program that packages have.
+pub(crate) const FEATURES: &str = "brokers,kubernetes";
+
+/// Flags for rustc. Debuggers find the separate symbols by the build ID, which zig's linker adds on request only.
+pub(crate) const FLAGS: &str = "-Clink-arg=-Wl,--build-id=sha1";
+
+/// Builds the program, and returns its path. `profile_data` is a profile of the program's work for this target.
+pub(crate) fn build(
+    release: &Release,
+    tools: &Tools,
+    target: &Target,
+    profile: &str,
+    profile_data: Option<&Path>,
+) -> Result<PathBuf, String> {
+    add_standard_library(&release.root, target)?;
+    let (bin, python) = tools.zig()?;
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let paths = env::join_paths(std::iter::once(bin).chain(env::split_paths(&paths)));
+    let mut flags = FLAGS.to_owned();
+    if let Some(data) = profile_data {
+        flags = format!("{flags} -Cprofile-use={}", data.display());
+    }
+    eprintln!("dist: cargo zigbuild --target {}", target.zig);
+    let mut build = Command::new("cargo");
+    build.args([
+        "zigbuild",
+        "--locked",
+        "--package",
+        "ringmain-cli",
+        "--features",
+        FEATURES,
+    ]);
+    build.args(["--profile", profile, "--target", target.zig]);
+    build.current_dir(&release.root);
+    build.env("PATH", paths.map_err(|error| format!("PATH: {error}"))?);
+    build.env("CARGO_ZIGBUILD_PYTHON_PATH", python);
+    build.env("SOURCE_DATE_EPOCH", release.time.to_string());
+    build.env("CARGO_INCREMENTAL", "0");
+    build.env("RUSTFLAGS", flags);
+    // Code in C has the paths of its sources in assertions and line tables.
+    let cargo = cargo_home().display().to_string();
+    let root = release.root.display().to_string();
+    let map = format!("-ffile-prefix-map={root}=/ringmain -ffile-prefix-map={cargo}=/cargo");
+    build.env(format!("CFLAGS_{}", target.triple.replace('-', "_")), map);
+    // As `cargo xtask dist` was started by cargo.
+    build.env_remove("CARGO").env_remove("CARGO_MANIFEST_DIR");
+    run(&mut build)?;
+    Ok(release
+        .root
+        .join("target")
+        .join(target.triple)
+        .join(profile)
+        .join("ringmain"))
+}
+
+/// Returns the paths that must not be in a program: those of this machine.
+pub(crate) fn private_paths(root: &Path) -> Vec<String> {
+    let mut paths = vec![
+        format!("{}/", root.display()),
+        format!("{}/", cargo_home().display()),
+    ];
+    paths.extend(
+        env::var("HOME")
+            .ok()
+            .filter(|home| home.len() > 1)
+            .map(|home| format!("{home}/")),
+    );
+    paths
+}
+
+fn cargo_home() -> PathBuf {
+    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_else(|| "/root".into()));
+    env::var_os("CARGO_HOME").map_or_else(|| home().join(".cargo"), PathBuf::from)
+}
+
+/// Adds the target's standard library to the pinned toolchain, where rustup has none yet.
+fn add_standard_library(root: &Path, target: &Target) -> Result<(), String> {
+    let sysroot = output(
+        Command::new("rustc")
+            .args(["--print", "sysroot"])
+            .current_dir(root),
+    )?;
+    if Path::new(sysroot.trim())
+        .join("lib/rustlib")
+        .join(target.triple)
+        .exists()
+    {
+        return Ok(());
+    }
+    run(Command::new("rustup")
+        .args(["target", "add", target.triple])
+        .current_dir(root))
+}
