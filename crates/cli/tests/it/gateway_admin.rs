@@ -225,7 +225,9 @@ fn the_listener_of_metrics_has_nothing_else() {
     let proxy = Proxy::start(&text, &[]);
     let metrics = metrics_listener(&proxy);
     assert_ne!(metrics, admin(&proxy));
-    until(&metrics, "gateway.internal", "/readyz", |answer| answer.status == 200);
+    until(&metrics, "gateway.internal", "/readyz", |answer| {
+        answer.status == 200
+    });
     assert_eq!(get(&metrics, "gateway.internal", "/healthz").body, "ok\n");
     let held = common::connect(proxy.addr());
     wait::until("a connection of a client at its listener", || {
@@ -312,12 +314,20 @@ SOURCES
     assert_eq!(get(proxy.addr(), "a", "/cart").status, 200);
     let has_turned = |answer: &Answer| answer.body.contains("ringmain_panics_total{");
     let text = until(&admin, "localhost", "/metrics", has_turned).body;
-    let exists = |name: &str| text.contains(&format!("\n# TYPE {name} ")) || text.starts_with(&format!("# TYPE {name} "));
-    for (file, names) in [("alerts", metric_names(ALERTS)), ("Grafana", metric_names(GRAFANA))] {
+    let exists = |name: &str| {
+        text.contains(&format!("\n# TYPE {name} ")) || text.starts_with(&format!("# TYPE {name} "))
+    };
+    for (file, names) in [
+        ("alerts", metric_names(ALERTS)),
+        ("Grafana", metric_names(GRAFANA)),
+    ] {
         assert!(names.len() > 15, "{file}: {names:?}");
         for name in names {
             let is_source = name.starts_with("ringmain_push_source_");
-            assert!(exists(name) || (is_source && !has_sources), "{file}: {name} in {text}");
+            assert!(
+                exists(name) || (is_source && !has_sources),
+                "{file}: {name} in {text}"
+            );
         }
     }
     let dashboard: Value = serde_json::from_str(GRAFANA).expect("JSON");

@@ -220,7 +220,9 @@ fn write_listeners(page: &mut MetricsPage, inner: &AdminContext) {
     // Several addresses may have port 0: they are one sample.
     let mut by_address: BTreeMap<String, u64> = BTreeMap::new();
     for listener in inner.gateway.listener_reports() {
-        let open = listener.number.and_then(|number| stats.listener_connections(number));
+        let open = listener
+            .number
+            .and_then(|number| stats.listener_connections(number));
         if let Some(open) = open {
             *by_address.entry(listener.addr.to_string()).or_default() += open;
         }
