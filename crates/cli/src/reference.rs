@@ -29,6 +29,7 @@ pub(crate) fn write_manual(out: &mut dyn Write) -> io::Result<()> {
     definition.build();
     let commands: Vec<(String, String)> = definition
         .get_subcommands()
+        .filter(|command| !command.is_hide_set())
         .map(|command| {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             let operands = command
@@ -81,7 +82,7 @@ pub(crate) fn write_manual_pages(dir: &Path) -> io::Result<()> {
     fs::write(dir.join("ringmain.1"), page)?;
     let mut definition = Cli::command();
     definition.build();
-    for command in definition.get_subcommands() {
+    for command in definition.get_subcommands().filter(|c| !c.is_hide_set()) {
         let sections = match command.get_name() {
             "run" => run_sections(),
             "bench" => bench_sections(),

@@ -109,16 +109,13 @@ const SERVICE_MANAGER: Section = Section {
     lines: Lines::Terms(&[
         (
             "NOTIFY_SOCKET",
-            "start, reloads, upgrades and shutdown are reported (Type=notify, notify-reload)",
+            "report start, reloads, upgrades and shutdown (Type=notify)",
         ),
         (
             "WATCHDOG_USEC",
-            "pings are sent while every worker responds (WatchdogSec=)",
+            "send pings while every worker responds (WatchdogSec=)",
         ),
-        (
-            "LISTEN_FDS",
-            "listeners with the addresses of this configuration (socket activation)",
-        ),
+        ("LISTEN_FDS", "accept on inherited listeners (socket activation)"),
     ]),
 };
 

@@ -117,6 +117,7 @@ pub(crate) enum Command {
         dir: Option<PathBuf>,
     },
     /// Print the help of a command: ringmain help bench push
+    #[command(hide = true)]
     Help {
         /// Command, and its subcommand
         #[arg(value_name = "COMMAND")]

@@ -376,7 +376,16 @@ fn the_short_help_fits_a_screen_and_the_long_help_is_complete() {
 #[test]
 fn the_examples_of_the_help_are_valid() {
     let titles: Vec<&str> = run_sections().iter().map(|section| section.title).collect();
-    assert_eq!(titles, ["Paths served", "Signals", "Exit codes", "Examples"]);
+    assert_eq!(
+        titles,
+        [
+            "Paths served",
+            "Signals",
+            "Environment of a service manager (systemd)",
+            "Exit codes",
+            "Examples"
+        ]
+    );
     for section in run_sections() {
         if let Lines::Commands(lines) = section.lines {
             for (line, _) in lines {

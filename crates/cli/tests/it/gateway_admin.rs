@@ -299,13 +299,13 @@ fn metrics_of_contrib_exist() {
 access_log: stderr
 push:
   anonymous: true
-  nats: {prices: {servers: '127.0.0.1:1', subjects: prices.*}}
+  nats: {prices: {servers: 'nats://127.0.0.1:1', subjects: prices.*}}
 SOURCES
 ";
     // Sources other than core NATS are a feature.
     let has_sources = cfg!(feature = "brokers");
     let sources = if has_sources {
-        "  redis_pubsub: {orders: {servers: '127.0.0.1:1', channels: orders}}"
+        "  redis_pubsub: {orders: {servers: 'redis://127.0.0.1:1', channels: orders}}"
     } else {
         ""
     };

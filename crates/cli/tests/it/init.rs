@@ -24,7 +24,7 @@ mod app;
 
 const VARIABLES: [(&str, &str); 2] = [
     ("TOKEN_SECRET", "a secret of at least thirty-two bytes"),
-    ("API_KEY", "the key"),
+    ("API_KEY", "the-key"),
 ];
 
 fn run(directory: &Path, args: &[&str]) -> Output {
@@ -122,7 +122,7 @@ fn a_push_server_is_valid_serves_its_page_and_delivers() {
         401
     );
     let request = format!(
-        "POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: the key\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{publication}",
+        "POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: the-key\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{publication}",
         publication.len()
     );
     let mut stream = crate::common::connect(&addrs[0]);

@@ -87,7 +87,7 @@ fn two_profiles_are_compared() {
         text.contains("-50.00  nf_hook_slow (kernel)") && text.contains("-50.00  netfilter"),
         "{text}"
     );
-    assert!(fs::read_to_string(&svg).unwrap().contains("95.00 % after"));
+    assert!(fs::read_to_string(&svg).unwrap().contains("95.00% after"));
     // Data alone on standard output, where it goes there.
     let document: Value = serde_json::from_str(&succeeds(&["diff", &before, &after, "--json", "-"])).unwrap();
     assert_eq!(document["functions"][0]["name"], "nf_hook_slow");
