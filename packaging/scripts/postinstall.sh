@@ -7,6 +7,8 @@ if command -v systemd-sysusers >/dev/null; then
 elif ! getent passwd ringmain >/dev/null; then
     useradd --system --user-group --home-dir /var/lib/ringmain --no-create-home --shell /usr/sbin/nologin ringmain
 fi
+# systemd creates it, too; `ringmain check` reports a missing folder before the first start.
+install -d -o ringmain -g ringmain -m 0750 /var/log/ringmain
 # It may contain secrets: the service reads it, other users do not.
 chown root:ringmain /etc/ringmain /etc/ringmain/ringmain.yaml
 chmod 0750 /etc/ringmain

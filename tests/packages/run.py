@@ -210,12 +210,11 @@ def deb(release):
     missing = [path for path in files.splitlines() if not os.path.lexists(f"{root}{path}")]
     expect(not missing, f"listed, but not installed: {missing}")
 
-    # The configuration of the package, as the user of the service; its log folder is made by systemd otherwise.
+    # The configuration of the package, as the user of the service.
     settings = root / "etc/ringmain/ringmain.yaml"
     port, admin = free_port(), free_port()
     text = settings.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("127.0.0.1:9901", f"127.0.0.1:{admin}")
     settings.write_text(text)
-    run("chroot", root, "install", "-d", "-o", "ringmain", "-g", "ringmain", "/var/log/ringmain")
     as_user = ["chroot", root, "setpriv", "--reuid=ringmain", "--regid=ringmain", "--clear-groups"]
     serve([*as_user, "ringmain", "run", "/etc/ringmain/ringmain.yaml"], port, "/", b"Ringmain is running")
     expect((root / "var/log/ringmain/access.log").stat().st_size > 0, "the access log is empty")
@@ -226,6 +225,94 @@ def deb(release):
     expect(settings.exists() and not (root / "usr/bin/ringmain").exists(), "after a removal the configuration alone remains")
     dpkg("--purge", "ringmain")
     expect(not settings.exists() and not (root / "var/log/ringmain").exists(), "a purge leaves the configuration or logs")
+
+
+def booted(root, log):
+    """Boots a root's own systemd in a container, and returns the process and the command prefix for programs in it."""
+    container = subprocess.Popen(["systemd-nspawn", "--quiet", "-D", str(root), "--register=no", "--keep-unit", "--boot", "--console=pipe"],
+                                 stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while time.monotonic() < until and container.poll() is None:
+        children = pathlib.Path(f"/proc/{container.pid}/task/{container.pid}/children").read_text().split()
+        inside = [child for child in children if "systemd" in pathlib.Path(f"/proc/{child}/comm").read_text()]
+        if inside:
+            prefix = ["nsenter", "-t", inside[0], "-m", "-p", "-i", "-u"]
+            state = subprocess.run([*prefix, "systemctl", "is-system-running"], capture_output=True, text=True, check=False).stdout.strip()
+            if state in ("running", "degraded"):
+                return container, prefix
+        time.sleep(0.5)
+    container.terminate()
+    raise Skipped("systemd does not boot in a container here")
+
+
+def service(release):
+    """The service under a real systemd: start, reload, a port below 1024, logrotate, socket activation"""
+    need("systemd-nspawn", "systemd-container")
+    base = CACHE / "bookworm-systemd"
+    if not (base / "usr/lib/systemd/systemd").exists():
+        shutil.rmtree(base, ignore_errors=True)
+        run("cp", "-a", debian("bookworm"), base)
+        shutil.copy2("/etc/resolv.conf", base / "etc/resolv.conf")
+        try:
+            run("chroot", base, "sh", "-c", "apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y "
+                "--no-install-recommends systemd systemd-sysv logrotate")
+        except Failed as error:
+            shutil.rmtree(base, ignore_errors=True)
+            raise Skipped(f"systemd cannot be installed in a root: {str(error)[-300:]}") from error
+    root = copy_of(base, release.work)
+    shutil.copy2(release.find("ringmain_*_amd64.deb"), root / "ringmain.deb")
+    run("chroot", root, "dpkg", "--install", "/ringmain.deb")
+    settings, log = root / "etc/ringmain/ringmain.yaml", root / "var/log/ringmain"
+    port, admin, low = free_port(), free_port(), 81
+    settings.write_text(settings.read_text().replace(":8080", f":{port}").replace(":9901", f":{admin}"))
+    unit = root / "usr/lib/systemd/system/ringmain.socket"
+    unit.write_text(unit.read_text().replace(":8080", f":{port}"))
+
+    def get(at):
+        with urllib.request.urlopen(f"http://127.0.0.1:{at}/", timeout=20) as response:
+            expect(b"Ringmain is running" in response.read(), f"another response at port {at}")
+
+    with open(release.work / "boot.log", "w", encoding="utf-8") as output:
+        container, prefix = booted(root, output)
+        try:
+            run(*prefix, "systemctl", "start", "ringmain.service")
+            get(port)
+            run(*prefix, "systemctl", "reload", "ringmain.service")
+            good = settings.read_text()
+            settings.write_text(good + "listen: {\n")
+            broken = subprocess.run([*prefix, "systemctl", "reload", "ringmain.service"], capture_output=True, check=False)
+            expect(broken.returncode == 1, "a reload of an invalid file did not fail")
+            get(port)
+            settings.write_text(good.replace(f"listen: 127.0.0.1:{port}", f"listen: 127.0.0.1:{low}"))
+            run(*prefix, "systemctl", "reload", "ringmain.service")
+            time.sleep(1)
+            get(low)
+            settings.write_text(good)
+            run(*prefix, "systemctl", "reload", "ringmain.service")
+            run(*prefix, "logrotate", "--force", "/etc/logrotate.d/ringmain")
+            time.sleep(1)
+            get(port)
+            time.sleep(1)
+            expect((log / "access.log.1").exists() and (log / "access.log").stat().st_size > 0, "the log was not opened again")
+            run(*prefix, "systemctl", "stop", "ringmain.service")
+            run(*prefix, "systemctl", "start", "ringmain.socket")
+            get(port)
+            run(*prefix, "systemctl", "restart", "ringmain.service")
+            get(port)
+            journal = run(*prefix, "journalctl", "--unit", "ringmain.service", "--no-pager")
+            expect("engine uring" in journal or not pathlib.Path("/proc/sys/kernel/io_uring_disabled").exists()
+                   or pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text().strip() != "0",
+                   "the sandbox of the unit blocks io_uring")
+        except Failed as error:
+            journal = subprocess.run([*prefix, "journalctl", "--unit", "ringmain*", "--no-pager"], capture_output=True, text=True, check=False)
+            raise Failed(f"{error}\n{journal.stdout[-3000:]}") from error
+        finally:
+            subprocess.run([*prefix, "systemctl", "poweroff"], capture_output=True, check=False)
+            try:
+                container.wait(60)
+            except subprocess.TimeoutExpired:
+                container.kill()
+                container.wait()
 
 
 def rpm(release):
@@ -353,7 +440,7 @@ def libraries(release):
         expect("ringmain-testkit" not in names, f"{document.name} lists libraries of tests")
 
 
-CHECKS = [sums, archives, static, glibc("bookworm"), glibc("trixie"), deb, rpm, image, aarch64, unit, libraries]
+CHECKS = [sums, archives, static, glibc("bookworm"), glibc("trixie"), deb, service, rpm, image, aarch64, unit, libraries]
 
 
 def main():

@@ -1,10 +1,10 @@
-//! How long a table takes to compile, to compile again after a change, and to be looked up in.
+//! Measures a routing table: the time of its compilation, of a recompilation after one change, and of a lookup.
 //!
-//! `cargo run --release -p ringmain-gateway --example table_time [ROUTES]`. The bars, for 5,000 routes: 100 ms for the first
-//! table, 10 ms for one changed route.
+//! `cargo run --release -p ringmain-gateway --example table_time [ROUTES]`. Limits for 5,000 routes: 100 ms for the first
+//! compilation, 10 ms after a change of one route.
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "what it is for")]
-#![expect(clippy::disallowed_methods, reason = "it measures real time")]
+#![expect(clippy::print_stdout, reason = "a benchmark prints its results")]
+#![expect(clippy::disallowed_methods, reason = "measures real time")]
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const LOOKUPS: usize = 200_000;
 fn main() {
     let routes = std::env::args()
         .nth(1)
-        .map_or(5_000, |word| word.parse().expect("a number of routes"));
+        .map_or(5_000, |argument| argument.parse().expect("a number of routes"));
     for hosts in [routes, 1] {
         println!("{routes} routes on {hosts} hosts:");
         measure(routes, hosts);
@@ -30,22 +30,22 @@ fn main() {
 }
 
 fn measure(routes: usize, hosts: usize) {
-    let (mut first, mut handed, mut read) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut first, mut shared, mut reloaded) = (Vec::new(), Vec::new(), Vec::new());
     let mut table = None;
     for round in 0..ROUNDS {
         let config = config(routes, hosts, 0);
         let compiled = timed(&mut first, || compile(config, None));
-        // One changed, the others handed over as they are; then all of them read anew, as from a file.
+        // One route changes and the others are shared; then all are built again, as after a reload of a file.
         let mut changed = (**compiled.config()).clone();
         changed.routes[routes / 2] = Arc::new(route(routes / 2, hosts, round + 1));
-        let next = timed(&mut handed, || compile(changed, Some(&compiled)));
-        let anew = self::config(routes, hosts, round + 2);
-        table = Some(timed(&mut read, || compile(anew, Some(&next))));
+        let next = timed(&mut shared, || compile(changed, Some(&compiled)));
+        let next_config = self::config(routes, hosts, round + 2);
+        table = Some(timed(&mut reloaded, || compile(next_config, Some(&next))));
     }
     let table = table.expect("a round");
     println!("  compiled             {:?}", median(&mut first));
-    println!("  one changed          {:?}", median(&mut handed));
-    println!("  one changed, a file  {:?}", median(&mut read));
+    println!("  one changed          {:?}", median(&mut shared));
+    println!("  one changed, a file  {:?}", median(&mut reloaded));
     println!("  looked up            {:?}", lookup(&table, routes, hosts));
 }
 

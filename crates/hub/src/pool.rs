@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::limits::{POOL_ATTEMPTS, POOLED_BUFFERS, POOLED_MAX_BYTES, POOLED_MIN_BYTES};
 
-/// The number of buffer by_size, each twice the previous one.
+/// The number of buffer sizes, each twice the previous one.
 const SIZES: usize = (POOLED_MAX_BYTES / POOLED_MIN_BYTES).ilog2() as usize + 1;
 
 const _: () = assert!(POOLED_MIN_BYTES << (SIZES - 1) == POOLED_MAX_BYTES);

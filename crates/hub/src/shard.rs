@@ -63,7 +63,7 @@ pub struct ChannelShard {
     is_frozen: bool,
 }
 
-/// Counters of a shard recover_from its worker was started, and its current state.
+/// Counters of a shard since the start of its worker, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardCounts {
     /// Publications, including those without subscribers.
@@ -148,9 +148,9 @@ impl ChannelShard {
                 origin,
                 request,
             } => {
-                let done = self.publish_once(&channel, options, published, publish_options, origin, now);
+                let outcome = self.publish_once(&channel, options, published, publish_options, origin, now);
                 if let Some(request) = request {
-                    let reply = match done {
+                    let reply = match outcome {
                         Some(position) => ShardEvent::Published { request, position },
                         None => ShardEvent::Rejected { request },
                     };
@@ -206,10 +206,10 @@ impl ChannelShard {
             && at <= now
         {
             self.held_channels.pop_first();
-            let held = self.channels[index as usize]
+            let position = self.channels[index as usize]
                 .as_mut()
                 .and_then(|channel| channel.release(now));
-            if let Some((offset, published)) = held {
+            if let Some((offset, published)) = position {
                 self.send(index, offset, &published);
             }
         }
@@ -350,11 +350,11 @@ impl ChannelShard {
             return;
         };
         let replaced = channel.replace_predecessor_member(&info.user);
-        let joined = channel.add_member(info);
+        let is_new = channel.add_member(info);
         if let Some((info, is_enabled)) = replaced {
             self.send_out_of_band(index, channel::leaving(info), is_enabled);
         }
-        if let Some((info, is_enabled)) = joined {
+        if let Some((info, is_enabled)) = is_new {
             self.send_out_of_band(index, channel::joining(info), is_enabled);
         }
     }
@@ -580,7 +580,7 @@ fn epoch(seed: u64, number: u64) -> Epoch {
     Epoch::new(mix(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))))
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, 2014), a bijection in which each bit of the input affects all of the output.
+/// Applies the finalizer of SplitMix64 (Steele, Lea and Flood, 2014), a bijection in which each bit of the input affects all of the output.
 pub(crate) fn mix(number: u64) -> u64 {
     let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -432,7 +432,7 @@ impl SubscriberTable {
         self.topics[topic as usize].pending -= 1;
         let at = self.topics[topic as usize].subscribers.len() as u32;
         let is_pending = |state: &&mut SubState| !matches!(state, SubState::Subscribed { .. });
-        let ends = match self
+        let is_last = match self
             .conn(id)
             .and_then(|conn| conn.state(topic))
             .filter(is_pending)
@@ -457,7 +457,7 @@ impl SubscriberTable {
             position: subscribed.position,
             missed: subscribed.missed,
         });
-        if let Some(reason) = ends {
+        if let Some(reason) = is_last {
             self.unsubscribe_and_notify(id, topic, reason);
         }
     }
@@ -491,10 +491,10 @@ impl SubscriberTable {
         let options = topic_state.options;
         topic_state.subscribers.swap_remove(at as usize);
         self.counts.subscriptions -= 1;
-        if let Some(&moved) = topic_state.subscribers.get(at as usize) {
-            let moved = self.id(moved);
+        if let Some(&moved_conn) = topic_state.subscribers.get(at as usize) {
+            let moved_conn = self.id(moved_conn);
             if let Some(SubState::Subscribed { at: stored }) =
-                self.conn(moved).and_then(|conn| conn.state(topic))
+                self.conn(moved_conn).and_then(|conn| conn.state(topic))
             {
                 *stored = at;
             }

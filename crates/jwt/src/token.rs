@@ -164,10 +164,10 @@ impl Claims {
     /// Returns whether one of these audiences is in `aud`; always `true` if `audiences` is empty.
     #[must_use]
     pub fn has_audience<T: AsRef<str>>(&self, audiences: &[T]) -> bool {
-        let wanted = |text: &str| audiences.iter().any(|audience| audience.as_ref() == text);
+        let is_expected = |text: &str| audiences.iter().any(|audience| audience.as_ref() == text);
         let is_intended = match self.all.get("aud") {
-            Some(Value::String(text)) => wanted(text),
-            Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).any(wanted),
+            Some(Value::String(text)) => is_expected(text),
+            Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).any(is_expected),
             _ => false,
         };
         is_intended || audiences.is_empty()

@@ -13,7 +13,7 @@
 //! - `api`: the HTTP API for programs; `app_proxy`: requests to the application; `tokens`: their verification and claims
 //! - `hand_over`: the state of channels for the next process
 //!
-//! Workers share nothing behind a lock but keys of tokens and the number of users' connections, which are used when a client connects.
+//! Workers share only two parts behind locks, which are used when a client connects: keys of tokens and the number of users' connections.
 //! Knows nothing of configuration files.
 #![forbid(unsafe_code)]
 
@@ -124,12 +124,12 @@ impl Push {
         let (settings, start): (_, Arc<Start>) = (Arc::clone(&self.0), Arc::new(start));
         // The options decide which origins are allowed.
         let listeners = WsOptions::new().allow_any_origin();
-        let talkers = listeners
+        let bidirectional = listeners
             .clone()
             .protocols(&["centrifuge-protobuf", "centrifuge-json"]);
         let app = app
             .per_worker(move |cx| WorkerSlot::new(cx, &settings, &start))
-            .ws_with("/connection/websocket", &talkers, BidirectionalSocket::open)
+            .ws_with("/connection/websocket", &bidirectional, BidirectionalSocket::open)
             .ws_with(
                 "/connection/uni_websocket",
                 &listeners,

@@ -123,8 +123,8 @@ pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MAX as u64 + 1024;
 /// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;
 
-/// Commands for users' connections in a queue between two workers, in each direction. With more a further one is not run at all, and its
-/// caller receives [`Busy`](crate::Busy) (503).
+/// Commands for users' connections in a queue between two workers, in each direction. At the limit a command is not run, and its caller
+/// receives [`Busy`](crate::Busy) (503).
 pub const USER_COMMANDS: usize = 256;
 
 /// Connections of one user. Default of [`Options::connections_per_user`](crate::Options::connections_per_user).
@@ -133,8 +133,8 @@ pub const CONNECTIONS_PER_USER: u32 = 128;
 /// Clients whose memory is requested together before pushes are sent to the first one.
 pub(crate) const FLUSH_BATCH: usize = 32;
 
-/// Queries of programs (and publications with a reply) in flight from one worker. With more a program receives 503, and nothing was done. A
-/// query counts until its channel's shard has replied.
+/// Queries of programs (and publications with a reply) in flight from one worker. With more a program receives 503, and no command was
+/// executed. A query counts until its channel's shard has replied.
 pub const QUERIES: usize = 16_384;
 
 /// The time that a program waits for replies, all of a request together. Then it receives 503: the command may have been executed or not.
@@ -146,7 +146,7 @@ pub const API_HISTORY_PUBLICATIONS: usize = 1000;
 /// Channels of one broadcast; more are error 106, and nothing is published.
 pub const BROADCAST_CHANNELS: usize = 4096;
 
-/// Commands of one batch; more receive 413, and nothing is done.
+/// Commands of one batch; with more the response is 413, and no command is executed.
 pub const BATCH_COMMANDS: usize = 1024;
 
 /// Connections that a `disconnect` of a user may except; more are error 106.

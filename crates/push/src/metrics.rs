@@ -142,10 +142,10 @@ fn index_code(index: usize) -> Option<u32> {
     }
 }
 
-fn add(count: &AtomicU64, more: u64) {
+fn add(count: &AtomicU64, amount: u64) {
     // There is one writer.
     count.store(
-        count.load(Ordering::Relaxed).wrapping_add(more),
+        count.load(Ordering::Relaxed).wrapping_add(amount),
         Ordering::Relaxed,
     );
 }
@@ -162,7 +162,7 @@ impl Metrics {
     /// Returns the sums, except for users, which are counted elsewhere.
     pub(crate) fn report(&self) -> Report {
         let mut report = Report {
-            refused: Refusal::ALL.map(|why| (why, 0)),
+            refused: Refusal::ALL.map(|refusal| (refusal, 0)),
             slow: SlowConsumerPolicy::ALL.map(|slow| (slow, 0)),
             ..Report::default()
         };
@@ -192,12 +192,12 @@ impl WorkerMetrics {
         add(&self.clients, u64::MAX);
     }
 
-    pub(crate) fn count_refused(&self, why: Refusal) {
-        add(&self.refused[why as usize], 1);
+    pub(crate) fn count_refused(&self, refusal: Refusal) {
+        add(&self.refused[refusal as usize], 1);
     }
 
-    pub(crate) fn count_disconnect(&self, why: Disconnect) {
-        add(&self.disconnects[code_index(why.code)], 1);
+    pub(crate) fn count_disconnect(&self, refusal: Disconnect) {
+        add(&self.disconnects[code_index(refusal.code)], 1);
     }
 
     pub(crate) fn count_recovery(&self, has_all: bool) {

@@ -329,8 +329,8 @@ impl Options {
 
     fn validate_pings(&self) -> Result<(), String> {
         let (ping, pong) = (self.ping_interval, self.pong_timeout);
-        let is_whole = |time: Duration| time.subsec_nanos() == 0;
-        if !is_whole(ping) || !is_whole(pong) || ping > limits::PING_INTERVAL_MAX {
+        let is_whole_seconds = |time: Duration| time.subsec_nanos() == 0;
+        if !is_whole_seconds(ping) || !is_whole_seconds(pong) || ping > limits::PING_INTERVAL_MAX {
             let limit = limits::PING_INTERVAL_MAX.as_secs();
             return Err(format!(
                 "pings: expected whole seconds, at most {limit}, found {ping:?} and {pong:?}"
@@ -354,10 +354,10 @@ impl Options {
             ("handshakes", Some(self.pending_connects)),
             ("connects per second", self.connects_per_second),
         ];
-        if let Some((what, _)) = limit.iter().find(|(_, limit)| *limit == Some(0)) {
-            return Err(format!("{what}: expected at least 1, found 0"));
+        if let Some((limit_name, _)) = limit.iter().find(|(_, limit)| *limit == Some(0)) {
+            return Err(format!("{limit_name}: expected at least 1, found 0"));
         }
-        for (name, found, limit) in [
+        for (name, value, limit) in [
             (
                 "bytes of a message",
                 self.message_bytes,
@@ -369,23 +369,23 @@ impl Options {
                 limits::API_BODY_BYTES_MAX,
             ),
         ] {
-            if !(limits::MIN_BYTES..=limit).contains(&found) {
-                let least = limits::MIN_BYTES;
-                return Err(format!("{name}: expected {least} to {limit}, found {found}"));
+            if !(limits::MIN_BYTES..=limit).contains(&value) {
+                let min = limits::MIN_BYTES;
+                return Err(format!("{name}: expected {min} to {limit}, found {value}"));
             }
         }
         self.validate_pings()?;
         self.proxy.validate()?;
         let plain = [("channels without a namespace", &self.default_namespace)];
-        let named = self.namespaces.iter().map(|(name, it)| (&**name, it));
-        for (name, it) in plain.into_iter().chain(named) {
-            let wanted = [
-                (it.subscribe_proxy, ProxyEvent::Subscribe),
-                (it.publish_proxy, ProxyEvent::Publish),
-                (it.sub_refresh_proxy, ProxyEvent::SubRefresh),
+        let named = self.namespaces.iter().map(|(name, options)| (&**name, options));
+        for (name, options) in plain.into_iter().chain(named) {
+            let required = [
+                (options.subscribe_proxy, ProxyEvent::Subscribe),
+                (options.publish_proxy, ProxyEvent::Publish),
+                (options.sub_refresh_proxy, ProxyEvent::SubRefresh),
             ];
-            let mut wanted = wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
-            if let Some((_, event)) = wanted.find(|(_, event)| !self.proxy.is_enabled(*event)) {
+            let mut required = required.into_iter().filter(|(is_required, _)| *is_required);
+            if let Some((_, event)) = required.find(|(_, event)| !self.proxy.is_enabled(*event)) {
                 let event = event.name();
                 return Err(format!(
                     "expected an endpoint of the application for `{event}`, which `{name}` requires, found none"

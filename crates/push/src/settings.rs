@@ -60,7 +60,7 @@ impl SharedSettings {
             return None;
         }
         let current = self.current_options();
-        // It is only changed under the lock.
+        // The generation changes only under the lock.
         let generation = self.generation.load(Ordering::Acquire);
         current.options.clone().map(|options| (generation, options))
     }

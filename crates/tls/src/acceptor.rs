@@ -166,7 +166,7 @@ impl Acceptor {
         self.0.clock.set(now);
         let before = self.0.server().clone();
         let served = before.server.certificates().iter();
-        let served: Vec<[u8; 32]> = served.map(|one| one.fingerprint).collect();
+        let served: Vec<[u8; 32]> = served.map(|certificate| certificate.fingerprint).collect();
         // A resumed session presents no certificate: if the setting of client certificates changes, earlier sessions must not be resumed.
         let tickets = if before.requirements.certificates == settings.client_certificates {
             before.tickets
@@ -268,8 +268,14 @@ impl ReloadSummary {
     fn compare(before: &[Certificate], server: &Server, now: u64) -> Self {
         let now_served = server.certificates();
         let missing_from = |of: &[Certificate], from: &[Certificate]| -> Vec<Certificate> {
-            let served = |one: &&Certificate| from.iter().any(|other| other.fingerprint == one.fingerprint);
-            of.iter().filter(|one| !served(one)).cloned().collect()
+            let served = |certificate: &&Certificate| {
+                from.iter()
+                    .any(|other| other.fingerprint == certificate.fingerprint)
+            };
+            of.iter()
+                .filter(|certificate| !served(certificate))
+                .cloned()
+                .collect()
         };
         let added = missing_from(now_served, before);
         Self {
@@ -285,13 +291,13 @@ impl ReloadSummary {
 impl fmt::Display for ReloadSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (sign, certificates) in [("+", &self.added), ("-", &self.removed)] {
-            for one in certificates {
-                let names = one.names.join(", ");
+            for certificate in certificates {
+                let names = certificate.names.join(", ");
                 writeln!(
                     f,
                     "{sign} {names} ({}): {} days left",
-                    one.source,
-                    one.days_left(self.now)
+                    certificate.source,
+                    certificate.days_left(self.now)
                 )?;
             }
         }

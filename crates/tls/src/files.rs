@@ -36,9 +36,9 @@ pub fn pem_file(path: &Path) -> Result<Pem, Finding> {
 /// # Errors
 /// A [`Finding`] if no certificate could be loaded.
 pub fn system_roots() -> Result<Trust, Finding> {
-    let found = rustls_native_certs::load_native_certs();
-    if found.certs.is_empty() {
-        let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+    let loaded = rustls_native_certs::load_native_certs();
+    if loaded.certs.is_empty() {
+        let errors: Vec<String> = loaded.errors.iter().map(ToString::to_string).collect();
         let text = format!(
             "expected the host's certificates of authorities; found none. Install them (package ca-certificates), name a file in \
              SSL_CERT_FILE, or configure an authority. {}",
@@ -51,7 +51,7 @@ pub fn system_roots() -> Result<Trust, Finding> {
         });
     }
     Ok(Trust::Roots(
-        found.certs.into_iter().map(|der| der.to_vec()).collect(),
+        loaded.certs.into_iter().map(|der| der.to_vec()).collect(),
     ))
 }
 

@@ -91,7 +91,7 @@ pub struct WsLimits {
     /// From a ping to the next sign of life. Longer: the connection is reset. A client that takes queued bytes at
     /// [`Limits::rate_bytes`] counts as alive.
     pub pong_timeout: Duration,
-    /// From our Close to the client's. Longer: the connection is reset. A client that still takes queued bytes gets the same time
+    /// From the server's Close to the client's. Longer: the connection is reset. A client that still takes queued bytes gets the same time
     /// once more.
     pub close_timeout: Duration,
     /// From a message's first bytes to its last, if it does not arrive at once. Longer: 1008.
@@ -261,7 +261,7 @@ pub const COOKIE_ATTRIBUTE_BYTES: usize = 1024;
 /// Bytes of a request id. A longer one from a client is not adopted.
 pub const REQUEST_ID_BYTES: usize = 128;
 
-/// Notes of one request for the access log. More are dropped.
+/// Log fields of one request for the access log. More are dropped.
 pub const LOG_FIELDS: usize = 16;
 
 /// Bytes of client text in the access log, before escaping. Longer text is cut and ends in `...`.

@@ -216,19 +216,19 @@ impl Totals {
         difference
     }
 
-    /// Returns the latency that `share` (0 to 1) of the sampled requests did not exceed, to within 12.5 %; `None` without samples.
+    /// Returns the latency that `quantile` (0 to 1) of the sampled requests did not exceed, to within 12.5 %; `None` without samples.
     /// Measured from the loop turn in which a head was complete to its encoded response (the head of a streamed one), without the
     /// kernel's queues before and after. Samples one plain request in [`LATENCY_SAMPLE_INTERVAL`], and each asynchronous one.
     #[must_use]
-    pub fn latency(&self, share: f64) -> Option<Duration> {
+    pub fn latency(&self, quantile: f64) -> Option<Duration> {
         let samples: u64 = self.latencies.iter().sum();
-        let rank = ((samples as f64 * share).ceil() as u64).clamp(1, samples.max(1));
-        let mut seen = 0;
-        let found = self.latencies.iter().position(|count| {
-            seen += count;
-            seen >= rank
+        let rank = ((samples as f64 * quantile).ceil() as u64).clamp(1, samples.max(1));
+        let mut counted = 0;
+        let bucket = self.latencies.iter().position(|count| {
+            counted += count;
+            counted >= rank
         });
-        found.filter(|_| samples > 0).map(upper)
+        bucket.filter(|_| samples > 0).map(upper)
     }
 }
 

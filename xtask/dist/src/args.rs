@@ -19,7 +19,7 @@ container image (OCI), the list of its libraries (CycloneDX), a record of the bu
   --profile-data FILE    build the target of this machine with this profile
   --binary TRIPLE=FILE   package this program instead of building it; may be repeated
   --out DIR              folder of the packages (default: target/package), where those of an earlier run are deleted
-  --check                do all of it twice, the second time from a clone of the commit in another folder, and compare every byte";
+  --check                build everything twice, the second time from a clone of the commit in another folder, and compare every byte";
 
 /// The options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Request {
         }
         if request.by_profile && request.profile_data.is_some() {
             return Err(
-                "`--by-profile` makes the profile that `--profile-data` names: give one of them".into(),
+                "`--by-profile` makes the profile that `--profile-data` names: use one option".into(),
             );
         }
         if request.targets.is_empty() {

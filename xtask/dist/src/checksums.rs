@@ -1,4 +1,4 @@
-//! SHA-256 sums, and the file of all sums in the format of `sha256sum`.
+//! SHA-256 sums, and the file with the sums of a release, in the format of `sha256sum`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Returns the file of all sums: `sha256sum --check SHA256SUMS` reads it.
+/// Returns the file with the sum of each file: `sha256sum --check SHA256SUMS` reads it.
 pub(crate) fn sums(files: &BTreeMap<String, Vec<u8>>) -> String {
     let line = |(name, bytes): (&String, &Vec<u8>)| format!("{}  {name}\n", sha256(bytes));
     files.iter().map(line).collect()

@@ -12,7 +12,7 @@ use crate::target::{GLIBC_MAX, Libc, Target};
 pub(crate) struct Facts {
     /// `e_machine`
     pub(crate) machine: u16,
-    /// Whether it is loaded at a random address.
+    /// True if it is loaded at a random address.
     pub(crate) position_independent: bool,
     /// The dynamic loader.
     pub(crate) loader: Option<String>,

@@ -62,43 +62,9 @@ pub(crate) fn build(release: &Release, request: &Request) -> Result<Files, Strin
     let work = release.root.join("target/package-work");
     let (mut files, mut programs, mut built) = (Files::new(), Vec::new(), Vec::new());
     for target in &request.targets {
-        let given = request.binary_of(target);
-        // A profile fits the target that it was made for alone: names of functions contain the target.
-        let data = request
-            .profile_data
-            .as_deref()
-            .filter(|_| target.arch.runs_here() && target.libc == Libc::Glibc);
-        let path = match given {
-            Some(file) => file.clone(),
-            None => compile::build(release, &tools, target, &request.profile, data)?,
-        };
-        let split = symbols::split(&release.root, &path, &work.join(target.triple))?;
-        let facts = elf::read(&split.program)?;
-        elf::check(target, &facts)?;
-        if given.is_none() {
-            let bytes =
-                fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-            if let Some(found) = elf::find_text(&bytes, &compile::private_paths(&release.root)) {
-                return Err(format!(
-                    "the program for {} contains the path {found} of this machine",
-                    target.triple
-                ));
-            }
-        }
-        let profile_data = data.filter(|_| given.is_none()).map(fs::read).transpose();
-        let profile_data = profile_data.map_err(|error| format!("the profile: {error}"))?;
-        built.push(Built {
-            target,
-            facts,
-            sha256: sha256(&split.program),
-            profile_data: profile_data.as_deref().map(sha256),
-            built_here: given.is_none(),
-        });
-        // Another machine needs it to build the same bytes.
-        if let Some(data) = profile_data {
-            files.insert(release.file(&format!("{}.profdata", target.triple)), data);
-        }
-        programs.push(Program { target, path, split });
+        let (program, record) = build_program(release, request, &tools, target, &work, &mut files)?;
+        programs.push(program);
+        built.push(record);
     }
     let common = common(&programs, &work)?;
     for program in &programs {
@@ -134,6 +100,51 @@ pub(crate) fn build(release: &Release, request: &Request) -> Result<Files, Strin
     );
     files.insert("SHA256SUMS".into(), sums(&files).into_bytes());
     Ok(files)
+}
+
+/// Builds the program of a target, or takes the given one, and checks it.
+fn build_program(
+    release: &Release,
+    request: &Request,
+    tools: &Tools,
+    target: &'static Target,
+    work: &Path,
+    files: &mut Files,
+) -> Result<(Program, Built), String> {
+    let given = request.binary_of(target);
+    // A profile fits the target that it was made for alone: names of functions contain the target.
+    let fits = given.is_none() && target.arch.runs_here() && target.libc == Libc::Glibc;
+    let data = request.profile_data.as_deref().filter(|_| fits);
+    let path = match given {
+        Some(file) => file.clone(),
+        None => compile::build(release, tools, target, &request.profile, data)?,
+    };
+    let split = symbols::split(&release.root, &path, &work.join(target.triple))?;
+    let facts = elf::read(&split.program)?;
+    elf::check(target, &facts)?;
+    if given.is_none() {
+        let bytes = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        if let Some(found) = elf::find_text(&bytes, &compile::private_paths(&release.root)) {
+            return Err(format!(
+                "the program for {} contains the path {found} of this machine",
+                target.triple
+            ));
+        }
+    }
+    let data = data.map(fs::read).transpose();
+    let data = data.map_err(|error| format!("the profile: {error}"))?;
+    let record = Built {
+        target,
+        facts,
+        sha256: sha256(&split.program),
+        profile_data: data.as_deref().map(sha256),
+        built_here: given.is_none(),
+    };
+    // Another machine needs it to build the same bytes.
+    if let Some(data) = data {
+        files.insert(release.file(&format!("{}.profdata", target.triple)), data);
+    }
+    Ok((Program { target, path, split }, record))
 }
 
 /// Adds the archive of the program and that of its symbols.

@@ -22,7 +22,7 @@ pub(crate) struct Built {
     pub(crate) sha256: String,
     /// The SHA-256 sum of the profile that it was built with.
     pub(crate) profile_data: Option<String>,
-    /// Whether it was built by this run; else it was given.
+    /// True if it was built by this run; else it was given.
     pub(crate) built_here: bool,
 }
 

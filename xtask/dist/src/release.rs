@@ -14,7 +14,7 @@ pub(crate) struct Release {
     pub(crate) commit: String,
     /// The commit's time in seconds since 1970: the time of everything that is packaged.
     pub(crate) time: u64,
-    /// Whether files differ from the commit.
+    /// True if files differ from the commit.
     pub(crate) modified: bool,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Target {
     pub(crate) arch: Arch,
     /// The C library.
     pub(crate) libc: Libc,
-    /// Whether it is built unless targets are named.
+    /// True if it is built unless targets are named.
     pub(crate) default: bool,
 }
 

@@ -268,7 +268,7 @@ fn the_image_refers_to_blobs_by_their_digests() {
                 _ => {}
             }
         }
-        // A manifest, a configuration and a layer for each architecture; an index above two of them.
+        // A manifest, a configuration and a layer for each architecture; with two architectures an index.
         assert_eq!(count, programs.len() * 3 + usize::from(programs.len() > 1));
     }
 }
@@ -346,7 +346,7 @@ fn the_command_line_names_targets_and_programs() {
         ),
         (&["--target"], "`--target` needs a value"),
         (&["--binary", "x"], "expected TRIPLE=FILE"),
-        (&["--by-profile", "--profile-data", "x"], "give one of them"),
+        (&["--by-profile", "--profile-data", "x"], "use one option"),
         (&["--fast"], "no such option: `--fast`"),
     ] {
         let error = parse(words).unwrap_err();

@@ -37,7 +37,7 @@ impl Tools {
         fs::read(path.trim()).map_err(|error| format!("cannot read {}: {error}", path.trim()))
     }
 
-    /// Returns nfpm, built from source: Go's checksums of all its modules are in `packaging/tools/go.sum`.
+    /// Returns nfpm, built from source: the checksums of its modules are in `packaging/tools/go.sum`.
     pub(crate) fn nfpm(&self) -> Result<PathBuf, String> {
         self.go("nfpm", "github.com/goreleaser/nfpm/v2/cmd/nfpm")
     }

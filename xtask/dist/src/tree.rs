@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::archive::{Entry, gzip};
 use crate::release::{Release, output};
 
-/// The files that every package has besides the program, by what they are.
+/// The files that every package has besides the program.
 #[derive(Clone, Debug)]
 pub(crate) struct Common {
     /// Manual pages: their names and texts.

@@ -1,4 +1,4 @@
-//! What is measured: a rule's policies and the requests that pass them.
+//! The measured cases: the policies of a rule, and requests that these admit.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use ringmain_gateway::model::{
 };
 use serde_json::{Value, json};
 
-/// Where keys are served by the origin.
+/// The path at which the origin serves the keys.
 pub(crate) const JWKS: &str = "/jwks";
 
 const ISSUER: &str = "https://id.example/realms/shop";
 
-/// A case.
+/// A measured case.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// What the rule has.
+    /// The policies of the rule.
     pub(crate) policies: Vec<Policy>,
-    /// Headers are changed both ways.
+    /// The rule edits request and response headers.
     pub(crate) changes: bool,
-    /// What requests have beside the usual.
+    /// Additional header fields of requests.
     pub(crate) fields: Fields,
-    /// Over TLS, where clients show certificates.
+    /// Requests are sent over TLS, with a client certificate.
     pub(crate) secure: bool,
 }
 
-/// Fields of requests.
+/// Additional header fields of requests.
 pub(crate) enum Fields {
-    /// Of all.
+    /// The same fields in each request.
     Same(String),
-    /// A token of its own for each.
+    /// Another token in each request.
     Tokens(JwtAlgorithm),
 }
 
@@ -61,9 +61,9 @@ impl Signer {
         }
     }
 
-    /// The set of keys as a provider serves it.
+    /// Returns the key set as a provider serves it.
     pub(crate) fn set(&self) -> String {
-        // Of 2048 bits, in DER (RFC 8017 §A.1.1): the modulus behind its sign, then 65537.
+        // RFC 8017 §A.1.1, DER: the 2048-bit modulus after its sign byte, then the exponent 65537.
         let rsa = self.rsa.public_key().as_ref();
         let (x, y) = self.curve.public_key().as_ref()[1..].split_at(32);
         json!({ "keys": [
@@ -74,7 +74,7 @@ impl Signer {
         .to_string()
     }
 
-    /// The field of a token, of about the size of Keycloak's.
+    /// Returns a header field with a token, of about the size of Keycloak's tokens.
     pub(crate) fn field(&self, algorithm: JwtAlgorithm, number: usize) -> String {
         let head = json!({ "alg": algorithm.name(), "kid": algorithm.name(), "typ": "JWT" });
         let claims = json!({
@@ -87,7 +87,7 @@ impl Signer {
         let random = SystemRandom::new();
         let signature = match algorithm {
             JwtAlgorithm::Es256 => {
-                let signature = self.curve.sign(&random, message.as_bytes()).expect("it signs");
+                let signature = self.curve.sign(&random, message.as_bytes()).expect("a signature");
                 signature.as_ref().to_vec()
             }
             JwtAlgorithm::EdDsa => self.edwards.sign(message.as_bytes()).as_ref().to_vec(),
@@ -96,7 +96,7 @@ impl Signer {
                 let signed = self
                     .rsa
                     .sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature);
-                signed.expect("it signs");
+                signed.expect("a signature");
                 signature
             }
         };
@@ -112,7 +112,7 @@ fn part(value: &Value) -> String {
     encode(value.to_string())
 }
 
-/// All of them, the cheapest first.
+/// Returns all cases, the cheapest first.
 pub(crate) fn cases(signer: &Signer) -> Vec<Case> {
     let case = |name, policies: Vec<Policy>, fields: &str| Case {
         name,
@@ -187,7 +187,7 @@ fn concurrency() -> Policy {
 fn rate_limit() -> Policy {
     Policy::RateLimit(Arc::new(RateLimit {
         by: vec![RateKey::Source { v4: 32, v6: 64 }],
-        // Simulated time passes slowly.
+        // Simulated time advances too slowly to refill the bucket.
         burst: u32::MAX,
         ..RateLimit::new("shop", 1_000_000, Duration::from_secs(1))
     }))
@@ -246,7 +246,7 @@ fn certificate() -> Policy {
     }))
 }
 
-/// `served`: keys are fetched, so that a token may have to wait.
+/// Creates a JWT policy; `served`: its keys are fetched, so a token may have to wait.
 fn jwt(signer: &Signer, served: bool) -> Policy {
     let keys = if served {
         JwtKeys::Remote(RemoteKeys {
@@ -289,7 +289,7 @@ fn jwt(signer: &Signer, served: bool) -> Policy {
     }))
 }
 
-/// The rule of a case; `bare`: without what is measured.
+/// Returns the rule of a case; `bare`: without its policies.
 pub(crate) fn rule(case: &Case, bare: bool) -> Rule {
     let mut rule = Rule::new(Action::Forward(Box::new(Forward::to("origin"))));
     if bare {
@@ -312,7 +312,7 @@ pub(crate) fn rule(case: &Case, bare: bool) -> Rule {
     rule
 }
 
-/// A listener for all, and the origin.
+/// Returns a configuration with one listener and the origin.
 pub(crate) fn config(rules: Vec<Rule>, origin: SocketAddr) -> Config {
     let listener = Listener {
         name: "web".into(),

@@ -1,14 +1,14 @@
-//! What policies cost a request: a gateway answers so many requests in a simulated world, without system calls.
+//! Measures the cost of policies per request: a gateway in a simulated world, without system calls, serves a number of requests.
 //!
-//! `policy_cost --list` names the cases. `policy_cost CASE REQUESTS` prints what these requests took as a line of JSON:
-//! allocations, and with `--cpu` nanoseconds of CPU; with `--bare` of the same requests without the policy. Most of both is the
-//! simulation's and the client's: what a policy costs is the difference. `bench/policies.py` takes it, and counts instructions
-//! by running this in valgrind, which looks at the worker's turns alone.
+//! `policy_cost --list` names the cases. `policy_cost CASE REQUESTS` prints the number of allocations as a line of JSON, and
+//! with `--cpu` the nanoseconds of CPU time; `--bare` runs the same requests without the policy. The simulation and the client cause
+//! most of both: the cost of a policy is the difference. `bench/policies.py` computes the difference, and counts instructions in
+//! valgrind, limited to the worker's loop iterations.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "what it is for")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its results")]
 
 mod cases;
-mod stage;
+mod simulation;
 
 use std::alloc::System;
 
@@ -17,44 +17,46 @@ use rustix::time::{ClockId, clock_gettime};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use cases::{Case, Fields, Signer};
-use stage::Stage;
+use simulation::Simulation;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Requests before those that count: connections are made, passwords checked, keys fetched, lists have grown.
-const WARM: usize = 300;
+/// Warm-up requests, which are not counted: connections are established, passarguments verified, keys fetched, buffers allocated.
+const WARM_UP: usize = 300;
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let mut words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let signer = Signer::new();
     let cases = cases::cases(&signer);
     let mut flag = |name| {
-        let before = words.len();
-        words.retain(|word| *word != name);
-        words.len() < before
+        let before = arguments.len();
+        arguments.retain(|argument| *argument != name);
+        arguments.len() < before
     };
     let (list, bare, timed) = (flag("--list"), flag("--bare"), flag("--cpu"));
     if list {
         cases.iter().for_each(|case| println!("{}", case.name));
         return;
     }
-    let [name, requests] = *words else {
-        panic!("expected --list, or CASE REQUESTS [--bare] [--cpu], found {words:?}");
+    let [name, requests] = *arguments else {
+        panic!("expected --list, or CASE REQUESTS [--bare] [--cpu], found {arguments:?}");
     };
     let case = cases.iter().find(|case| case.name == name);
     let case = case.unwrap_or_else(|| panic!("expected a case of --list, found {name}"));
     let requests: usize = requests.parse().expect("a number of requests");
-    let mut stage = Stage::new(case, bare, &signer);
-    let texts = texts(case, WARM + requests, &signer);
+    let mut simulation = Simulation::new(case, bare, &signer);
+    let texts = texts(case, WARM_UP + requests, &signer);
     let all = texts.iter().cycle();
-    all.clone().take(WARM).for_each(|text| stage.ask(text));
-    let texts: Vec<&[u8]> = all.skip(WARM).take(requests).map(Vec::as_slice).collect();
+    all.clone()
+        .take(WARM_UP)
+        .for_each(|text| simulation.request(text));
+    let texts: Vec<&[u8]> = all.skip(WARM_UP).take(requests).map(Vec::as_slice).collect();
     let region = Region::new(ALLOCATOR);
-    let begun = timed.then(cpu_nanos);
-    texts.iter().for_each(|text| stage.ask(text));
-    let spent = begun.map_or(0, |begun| cpu_nanos() - begun);
+    let started_at = timed.then(cpu_nanos);
+    texts.iter().for_each(|text| simulation.request(text));
+    let spent = started_at.map_or(0, |started_at| cpu_nanos() - started_at);
     let change = region.change();
     let allocations = change.allocations + change.reallocations;
     println!("{{\"requests\":{requests},\"allocations\":{allocations},\"cpu_ns\":{spent}}}");
@@ -74,7 +76,7 @@ fn texts(case: &Case, count: usize, signer: &Signer) -> Vec<Vec<u8>> {
     }
 }
 
-/// CPU time of this thread, the only one that works. In valgrind it cannot be asked for.
+/// Returns the CPU time of this thread, the only busy one. Not supported in valgrind.
 fn cpu_nanos() -> i64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec * 1_000_000_000 + time.tv_nsec

@@ -129,11 +129,11 @@ impl Variant {
             Some(publication) if self.format == Format::Json => {
                 let before = out.len();
                 self.format.separate(out);
-                let written = publication_in_json(&push.channel, publication, self.unidirectional, out);
-                if written.is_err() {
+                let result = publication_in_json(&push.channel, publication, self.unidirectional, out);
+                if result.is_err() {
                     out.truncate(before);
                 }
-                written
+                result
             }
             _ if self.unidirectional => self.format.write(push, out),
             _ => self.format.write(reply, out),

@@ -27,7 +27,7 @@ pub fn compact(json: &Bytes) -> Result<Bytes, NotJson> {
     })
 }
 
-/// Does the same for borrowed bytes.
+/// Like [`compact`], for borrowed bytes.
 ///
 /// # Errors
 /// As [`compact`].
@@ -64,7 +64,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     }
 }
 
-/// The same for a required value, which may be `null`.
+/// Deserializes a required value, which may be `null`.
 pub(super) mod value {
     pub(in super::super) use super::serialize;
     use super::{Bytes, Deserialize, Deserializer, RawValue};

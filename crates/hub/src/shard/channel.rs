@@ -128,12 +128,12 @@ impl Channel {
     /// Returns whether a source that publishes in channels with such names may feed this one: it has done so, or nothing has published yet.
     /// If the names are configured (`is_named`), channels in which only programs have published may be the source's, too.
     pub(super) fn may_be_fed_by(&self, origin: Origin, is_named: bool) -> bool {
-        let others = if is_named {
+        let other_origins = if is_named {
             self.origins & !Origin::PROGRAM.bit()
         } else {
             self.origins
         };
-        others == 0 || others & origin.bit() != 0
+        other_origins == 0 || other_origins & origin.bit() != 0
     }
 
     /// Returns whether subscribers rely on positions, and so have to be notified of missing publications.
@@ -200,8 +200,8 @@ impl Channel {
         (position, missed)
     }
 
-    /// Returns the same for a channel in which only the last publication matters. If one is held, the last that was sent counts, so that
-    /// all subscribers receive the held one.
+    /// Returns the position for a channel in which only the last publication matters. If one is held, the last that was sent counts, so
+    /// that all subscribers receive the held one.
     fn recover_cached(
         &mut self,
         position: Option<StreamPosition>,
@@ -211,8 +211,8 @@ impl Channel {
         let Some(mut position) = position else {
             return (None, None);
         };
-        let held = self.limiter.is_holding().then(|| self.limiter.last_sent());
-        if let Some(last_sent) = &held {
+        let pending = self.limiter.is_holding().then(|| self.limiter.last_sent());
+        if let Some(last_sent) = &pending {
             position.offset = last_sent.as_ref().map_or(0, |(offset, _)| *offset);
         }
         let Some(recover_from) = recover_from else {
@@ -230,7 +230,7 @@ impl Channel {
             // The client's publication is of another epoch, and there is none to replace it.
             return (Some(position), None);
         }
-        let last = match held {
+        let last = match pending {
             Some(last_sent) => last_sent,
             None => self.last(now),
         };
@@ -446,10 +446,10 @@ impl Channel {
     /// Returns the time from which on the channel retains nothing, and may be evicted if it has no subscribers.
     pub(super) fn evictable_from(&self) -> Duration {
         let last_expiry = self.history.as_ref().and_then(History::last_expiry);
-        let held = self.limiter.due();
+        let pending = self.limiter.due();
         self.last_used
             .max(last_expiry.unwrap_or_default())
-            .max(held.unwrap_or_default())
+            .max(pending.unwrap_or_default())
     }
 
     /// Returns whether the channel can be removed: it has no subscribers and retains no publication, and its offsets have expired.

@@ -34,9 +34,9 @@ impl ChannelShard {
         if !self.expected_logs.prefixes.iter().any(is_fed) || self.logs.is_known(epoch) {
             return false;
         }
-        // A channel of a predecessor, or one with publications recover_from.
-        let found = self.names.get(name);
-        let channel = found.and_then(|index| self.channels[*index as usize].as_ref());
+        // A channel of a predecessor, or one with publications since.
+        let entry = self.names.get(name);
+        let channel = entry.and_then(|index| self.channels[*index as usize].as_ref());
         channel
             .and_then(Channel::position)
             .is_none_or(|position| position.epoch != epoch)

@@ -43,9 +43,9 @@ impl ChannelKey {
     pub(super) fn new(channel: Arc<str>, key: Box<str>) -> ChannelKey {
         let mut hash = channel.len() as u64;
         for text in [channel.as_bytes(), key.as_bytes()] {
-            for word in text.chunks(8) {
+            for chunk in text.chunks(8) {
                 let mut bytes = [0; 8];
-                bytes[..word.len()].copy_from_slice(word);
+                bytes[..chunk.len()].copy_from_slice(chunk);
                 hash = mix(hash ^ u64::from_le_bytes(bytes)).wrapping_add(0x9e37_79b9_7f4a_7c15);
             }
         }

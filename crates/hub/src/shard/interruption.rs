@@ -28,8 +28,8 @@ impl ChannelShard {
         self.interrupt_where(prefix, after, limit, |_| true)
     }
 
-    /// Does the same for a source, except in channels that only other publishers have fed. With an empty prefix, channels of programs are
-    /// excluded, too.
+    /// Like [`ChannelShard::interrupt_all`], for one source: channels that only other publishers have fed are excepted. With an empty
+    /// prefix, channels of programs are excluded, too.
     pub fn interrupt_source(
         &mut self,
         prefix: &str,

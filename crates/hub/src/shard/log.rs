@@ -276,8 +276,8 @@ impl ChannelShard {
         LogPublishOutcome::Published
     }
 
-    /// Returns the offset of a record in its channel, or none if the channel counts for itself, and the position below which clients may
-    /// lack a record. `None`: the record is a duplicate.
+    /// Returns the offset of a record in its channel, or none if the channel assigns its own offsets, and the position below which clients
+    /// may lack a record. `None`: the record is a duplicate.
     fn assign_offset(&mut self, index: u32, id: LogId, offset: u64) -> Option<(Option<u64>, Option<u64>)> {
         let channel = self.channels[index as usize].as_mut()?;
         let fed = channel.fed_up_to(id.epoch);
@@ -326,7 +326,7 @@ impl ChannelShard {
         Some((number, floor))
     }
 
-    /// Publishes a record in a channel that counts for itself, unless its idempotency key was used before.
+    /// Publishes a record in a channel that assigns its own offsets, unless its idempotency key was used before.
     pub fn publish_idempotent(
         &mut self,
         channel: &Arc<str>,
@@ -353,7 +353,7 @@ impl ChannelShard {
         }
     }
 
-    /// Makes a channel of a log assign its own offsets in an epoch of its own: another publisher uses it, so that its positions differ
+    /// Makes a channel of a log assign its own offsets in an epoch of its own: another publisher uses the channel, so its positions differ
     /// between nodes.
     pub(super) fn leave_log(&mut self, index: u32) {
         let channel = self.channels[index as usize].as_mut();
@@ -394,7 +394,7 @@ impl ChannelShard {
     }
 
     /// Ends an epoch of a log: it has lost delivered records, or was created again. Its channels start epochs of their own. So do channels
-    /// without a record, recover_from theirs may be lost.
+    /// without a record, since theirs may be lost.
     pub fn end_log(&mut self, epoch: Epoch) {
         let is_known = self.logs.with_epoch(epoch).next().is_some();
         self.logs.logs.retain(|id, _| id.epoch != epoch);
@@ -407,7 +407,7 @@ impl ChannelShard {
         }
     }
 
-    /// Notifies subscribers of channels without a record, recover_from one of the missing records may be theirs.
+    /// Notifies subscribers of channels without a record, since one of the missing records may be theirs.
     fn start_placeholder_epochs(&mut self) {
         self.start_epochs_where(Channel::is_placeholder);
         for channel in self.channels.iter_mut().flatten() {
@@ -450,8 +450,8 @@ impl ChannelShard {
 
     /// Returns whether a client's position is of a log whose records have not arrived here yet: it must retry.
     pub(super) fn is_behind(&self, channel: &str, recover_from: Option<RecoverFrom>) -> bool {
-        let found = self.names.get(channel);
-        let channel = found.and_then(|index| self.channels[*index as usize].as_ref());
+        let entry = self.names.get(channel);
+        let channel = entry.and_then(|index| self.channels[*index as usize].as_ref());
         let position = channel.and_then(Channel::log_position);
         if position.is_some_and(|position| self.logs.is_replaying(position.epoch)) {
             // This applies to every position: after one within the retained records, older records would follow.
@@ -476,10 +476,10 @@ impl ChannelShard {
         };
         if channel.is_placeholder() && !channel.is_mixed() {
             let floor = self.logs.floor(epoch).max(channel.fed_up_to(epoch)).unwrap_or(0);
-            let is_of_others = channel.log_positions().any(|(other, _)| other != epoch);
+            let has_other_logs = channel.log_positions().any(|(other, _)| other != epoch);
             let is_covered =
                 self.logs.position_status(epoch, offset) == PositionStatus::Covered && offset >= floor;
-            if is_covered && !is_of_others {
+            if is_covered && !has_other_logs {
                 channel.enter_log(epoch, floor);
                 self.notify_lost(index);
             }

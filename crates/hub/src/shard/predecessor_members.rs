@@ -25,19 +25,19 @@ impl PredecessorMembers {
     pub(super) fn all(&self) -> impl Iterator<Item = (Duration, &Arc<str>, &Arc<str>)> {
         self.0
             .iter()
-            .map(|(until, channel, client)| (*until, channel, client))
+            .map(|(expires_at, channel, client)| (*expires_at, channel, client))
     }
 }
 
 impl ChannelShard {
-    /// Adds a member of a predecessor's channel, which expires at `until`. Returns whether there was room for its channel.
+    /// Adds a member of a predecessor's channel, which expires at `expires_at`. Returns whether there was room for its channel.
     pub(super) fn restore_member(
         &mut self,
         channel: String,
         info: ClientInfo,
         options: ChannelOptions,
         now: Duration,
-        until: Duration,
+        expires_at: Duration,
     ) -> bool {
         // At the limit, restored positions are not evicted for members.
         if self.names.len() >= self.channel_limit && !self.names.contains_key(&*channel) {
@@ -50,7 +50,7 @@ impl ChannelShard {
             && let Some(client) = channel.add_predecessor_member(info)
         {
             let name = Arc::clone(&channel.name);
-            self.predecessor_members.0.insert((until, name, client));
+            self.predecessor_members.0.insert((expires_at, name, client));
         }
         true
     }
@@ -62,7 +62,7 @@ impl ChannelShard {
                 .predecessor_members
                 .0
                 .first()
-                .filter(|(until, _, _)| *until <= now)
+                .filter(|(expires_at, _, _)| *expires_at <= now)
             else {
                 break;
             };

@@ -179,12 +179,12 @@ impl StateRecord {
             let [kind, length @ ..] = *head;
             let length = u32::from_le_bytes(length) as usize;
             let (body, rest) = rest.split_at_checked(length).ok_or_else(cut_off)?;
-            let broken = |error: prost::DecodeError| InvalidState(error.to_string());
+            let invalid = |error: prost::DecodeError| InvalidState(error.to_string());
             records.push(StateRecord(match kind {
-                CHANNEL => RecordKind::Channel(ChannelRecord::decode(body).map_err(broken)?),
-                KEY => RecordKind::ChannelKey(KeyRecord::decode(body).map_err(broken)?),
-                MEMBER => RecordKind::Member(MemberRecord::decode(body).map_err(broken)?),
-                LOG => RecordKind::Log(LogRecord::decode(body).map_err(broken)?),
+                CHANNEL => RecordKind::Channel(ChannelRecord::decode(body).map_err(invalid)?),
+                KEY => RecordKind::ChannelKey(KeyRecord::decode(body).map_err(invalid)?),
+                MEMBER => RecordKind::Member(MemberRecord::decode(body).map_err(invalid)?),
+                LOG => RecordKind::Log(LogRecord::decode(body).map_err(invalid)?),
                 other => return Err(InvalidState(format!("a record of kind {other}"))),
             }));
             section = rest;
@@ -204,14 +204,14 @@ impl ChannelShard {
     /// clients connect to the successor within this time. Members that do not fit are omitted.
     #[must_use]
     pub fn save(&mut self, now: Duration, present: Option<Duration>) -> SavedState {
-        let mut saved = SavedState::default();
+        let mut state = SavedState::default();
         for channel in self.channels.iter_mut().flatten() {
             let record = channel.history_now(now).map(|history| ChannelRecord {
                 name: channel.name.to_string(),
                 ..history
             });
-            let is_saved = record.as_ref().map(|record| saved.push(CHANNEL, record));
-            saved.omitted += usize::from(is_saved == Some(false));
+            let is_saved = record.as_ref().map(|record| state.push(CHANNEL, record));
+            state.omitted += usize::from(is_saved == Some(false));
             if is_saved != Some(true) {
                 self.logs.on_channel_removed(channel);
             }
@@ -224,7 +224,7 @@ impl ChannelShard {
                 position,
                 base,
             };
-            push(&mut saved.logs, LOG, &record);
+            push(&mut state.logs, LOG, &record);
         }
         for (at, name, position) in self.keys.all() {
             let record = KeyRecord {
@@ -235,31 +235,31 @@ impl ChannelShard {
                 epoch: position.map_or(0, |position| position.epoch.number()),
                 age: millis(now.saturating_sub(at)),
             };
-            saved.push(KEY, &record);
+            state.push(KEY, &record);
         }
         if let Some(remaining) = present {
-            self.save_members(&mut saved, now, remaining);
+            self.save_members(&mut state, now, remaining);
         }
-        saved
+        state
     }
 
-    fn save_members(&self, saved: &mut SavedState, now: Duration, remaining: Duration) {
+    fn save_members(&self, state: &mut SavedState, now: Duration, remaining: Duration) {
         let predecessor_members: BTreeMap<(&str, &str), Duration> = self
             .predecessor_members
             .all()
-            .map(|(until, channel, client)| ((&**channel, &**client), until))
+            .map(|(expires_at, channel, client)| ((&**channel, &**client), expires_at))
             .collect();
         for channel in self.channels.iter().flatten() {
             for (client, info) in channel.members() {
-                // Members of this process's own predecessor history_options their expiry.
-                let until = predecessor_members.get(&(&*channel.name, &**client));
-                let remaining = until.map_or(remaining, |until| until.saturating_sub(now));
+                // Members of this process's own predecessor retain their expiry.
+                let expires_at = predecessor_members.get(&(&*channel.name, &**client));
+                let remaining = expires_at.map_or(remaining, |expires_at| expires_at.saturating_sub(now));
                 let record = MemberRecord {
                     channel: channel.name.to_string(),
                     info: Some(ClientInfo::clone(info)),
                     remaining: millis(remaining),
                 };
-                saved.push(MEMBER, &record);
+                state.push(MEMBER, &record);
             }
         }
     }
@@ -281,9 +281,11 @@ impl ChannelShard {
         for record in records {
             match record.0 {
                 RecordKind::Channel(record) => {
-                    let own = (Epoch::new(record.epoch), record.top);
+                    let log_position = (Epoch::new(record.epoch), record.top);
                     let fed = record.fed.iter().map(|fed| (Epoch::new(fed.epoch), fed.offset));
-                    let positions: Vec<_> = fed.chain(record.uses_log_offsets.then_some(own)).collect();
+                    let positions: Vec<_> = fed
+                        .chain(record.uses_log_offsets.then_some(log_position))
+                        .collect();
                     let options = options(&record.name);
                     let index =
                         options.and_then(|options| self.restore_channel(record, options, now, elapsed));
@@ -342,10 +344,10 @@ impl ChannelShard {
         let history_options = options.history?;
         let retained_count = u64::try_from(record.retained.len()).ok()?;
         // The floor of a log's channel may be above its position, up to a record that has not arrived.
-        let is_whole = retained_count <= record.top
+        let is_complete = retained_count <= record.top
             && (record.floor <= record.top || record.uses_log_offsets)
             && record.top <= MAX_OFFSET;
-        if !is_whole || self.names.contains_key(&*record.name) || self.names.len() >= self.channel_limit {
+        if !is_complete || self.names.contains_key(&*record.name) || self.names.len() >= self.channel_limit {
             return None;
         }
         let at = |age: u64| now.saturating_sub(Duration::from_millis(age).saturating_add(elapsed));

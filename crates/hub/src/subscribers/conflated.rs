@@ -71,7 +71,8 @@ impl SubscriberTable {
         }
     }
 
-    /// Replaces the interval of a topic. Subscribers that have not received the last update are not owed it: the next publication is newer.
+    /// Replaces the interval of a topic. Subscribers that have not received the last update do not receive it later: the next publication
+    /// is newer.
     pub(super) fn set_conflation_interval(&mut self, topic: u32, interval: Option<Duration>) {
         let topic_state = &mut self.topics[topic as usize];
         if topic_state.conflation.interval == interval {

@@ -77,11 +77,11 @@ impl Conn {
         let state = self.subscriptions.remove(topic)?;
         let queued_bytes = &mut self.queued_bytes;
         queues.retain(&mut self.queue, |queued| {
-            let keep = queued.topic != topic;
-            if !keep {
+            let is_other = queued.topic != topic;
+            if !is_other {
                 *queued_bytes -= queued.frame.len();
             }
-            keep
+            is_other
         });
         Some(state)
     }
@@ -116,9 +116,9 @@ impl Conn {
         let QueuedPush {
             topic, slow, frame, ..
         } = &push;
-        let fits = |queued: usize| queued == 0 || queued + frame.len() <= budget;
+        let fits_budget = |queued: usize| queued == 0 || queued + frame.len() <= budget;
         let mut outcome = QueueOutcome::Queued;
-        if !fits(self.queued_bytes) {
+        if !fits_budget(self.queued_bytes) {
             match *slow {
                 SlowConsumerPolicy::Disconnect | SlowConsumerPolicy::Resync => return QueueOutcome::Rejected,
                 SlowConsumerPolicy::DropNew => {}
@@ -127,11 +127,11 @@ impl Conn {
                 }
                 SlowConsumerPolicy::Conflate | SlowConsumerPolicy::DropOld => {
                     let before = self.dropped;
-                    self.drop_old(*slow, fits, queues);
+                    self.drop_old(*slow, fits_budget, queues);
                     outcome = QueueOutcome::QueuedAfterDrops(self.dropped - before);
                 }
             }
-            if !fits(self.queued_bytes) {
+            if !fits_budget(self.queued_bytes) {
                 self.dropped += 1;
                 return match outcome {
                     QueueOutcome::QueuedAfterDrops(dropped) => QueueOutcome::Dropped(dropped + 1),
@@ -157,15 +157,20 @@ impl Conn {
 
     /// Drops the oldest pushes of channels with this policy until the new one fits. Conflated updates are kept: they count as received, and
     /// there are no more than fit at one tick.
-    fn drop_old(&mut self, slow: SlowConsumerPolicy, fits: impl Fn(usize) -> bool, queues: &mut QueueArena) {
+    fn drop_old(
+        &mut self,
+        slow: SlowConsumerPolicy,
+        fits_budget: impl Fn(usize) -> bool,
+        queues: &mut QueueArena,
+    ) {
         let (queued_bytes, dropped) = (&mut self.queued_bytes, &mut self.dropped);
         queues.retain(&mut self.queue, |queued| {
-            let keep = queued.slow != slow || queued.is_state || fits(*queued_bytes);
-            if !keep {
+            let is_other = queued.slow != slow || queued.is_state || fits_budget(*queued_bytes);
+            if !is_other {
                 *queued_bytes -= queued.frame.len();
                 *dropped += 1;
             }
-            keep
+            is_other
         });
     }
 }

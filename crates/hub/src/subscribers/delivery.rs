@@ -79,13 +79,13 @@ impl SubscriberTable {
             slow_consumers: &mut self.slow_consumers,
             ready: &mut self.ready,
         };
-        for together in topic.subscribers.chunks(PREFETCH_BATCH) {
+        for batch in topic.subscribers.chunks(PREFETCH_BATCH) {
             // Most of this memory is not in the processor's caches: all loads are issued before the first result is needed.
-            let loaded = together
+            let loaded = batch
                 .iter()
                 .filter(|index| self.conns[**index as usize].conn.is_some());
             fan_out.ready.reserve(loaded.count());
-            for &index in together {
+            for &index in batch {
                 let slot = &mut self.conns[index as usize];
                 let Some(conn) = &slot.conn else { continue };
                 let Some(frame) = encoded.get(conn.variant) else {
@@ -124,7 +124,7 @@ impl SubscriberTable {
         self.slow_consumers = slow_consumers;
     }
 
-    /// Handles lost pushes. Subscribers that rely on offsets are unsubscribed, subscribe again and learn what can be recovered. Others have
+    /// Handles lost pushes. Subscribers that rely on offsets are unsubscribed, subscribe again and recover. Others have
     /// no guarantee of delivery.
     pub(super) fn handle_lost(&mut self, key: TopicKey) {
         if !self.is_current(key) {

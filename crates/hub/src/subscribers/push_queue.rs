@@ -92,12 +92,12 @@ impl QueueArena {
         Some(self.free(at))
     }
 
-    /// Removes the pushes for which `keep` returns `false`. They are visited from the oldest.
-    pub(super) fn retain(&mut self, queue: &mut PushQueue, mut keep: impl FnMut(&QueuedPush) -> bool) {
+    /// Removes the pushes for which `predicate` returns `false`. They are visited from the oldest.
+    pub(super) fn retain(&mut self, queue: &mut PushQueue, mut predicate: impl FnMut(&QueuedPush) -> bool) {
         let (mut at, mut previous) = (queue.first, NONE);
         while let Some(node) = self.nodes.get(at as usize) {
             let next = node.next;
-            if node.push.as_ref().is_some_and(&mut keep) {
+            if node.push.as_ref().is_some_and(&mut predicate) {
                 previous = at;
             } else {
                 match self.nodes.get_mut(previous as usize) {

@@ -46,8 +46,8 @@ impl Subscriptions {
             Subscriptions::One(one) => std::slice::from_mut(one),
             Subscriptions::Many(many) => many.as_mut_slice(),
         };
-        let own = all.iter_mut().find(|own| own.topic == topic)?;
-        Some(&mut own.state)
+        let subscription = all.iter_mut().find(|subscription| subscription.topic == topic)?;
+        Some(&mut subscription.state)
     }
 
     pub(super) fn add(&mut self, added: Subscription) {
@@ -65,7 +65,10 @@ impl Subscriptions {
     }
 
     pub(super) fn remove(&mut self, topic: u32) -> Option<SubState> {
-        let at = self.all().iter().position(|own| own.topic == topic)?;
+        let at = self
+            .all()
+            .iter()
+            .position(|subscription| subscription.topic == topic)?;
         let removed = match self {
             Subscriptions::None => return None,
             Subscriptions::One(one) => *one,

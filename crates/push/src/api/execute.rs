@@ -14,7 +14,7 @@ use crate::worker::{PendingPublish, PushWorker};
 /// A command that was started.
 pub(super) enum StartedCommand {
     Finished(Result<CommandResult, QueryError>),
-    /// Its publications were sent to their channels.
+    /// The publications were sent to their channels.
     Publishing {
         sent: PendingPublish,
         /// The response has the outcome of each channel.
@@ -25,18 +25,18 @@ pub(super) enum StartedCommand {
 /// Executes a command.
 ///
 /// # Errors
-/// [`QueryError`]; [`QueryError::Late`] if replies do not arrive until then.
+/// [`QueryError`]; [`QueryError::Late`] if replies do not arrive before the deadline.
 pub(super) async fn execute(
     worker: &PushWorker,
     command: Command,
-    until: Duration,
+    deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
-    let started = start(worker, command, until).await;
-    finish(worker, started, until).await
+    let started = start(worker, command, deadline).await;
+    finish(worker, started, deadline).await
 }
 
-/// Executes a command; of one that publishes it only sends the publications, behind those that were sent before.
-pub(super) async fn start(worker: &PushWorker, command: Command, until: Duration) -> StartedCommand {
+/// Starts a command. A command that publishes only sends its publications, in order with earlier ones; others complete.
+pub(super) async fn start(worker: &PushWorker, command: Command, deadline: Duration) -> StartedCommand {
     let publishing = match command {
         Command::Publish(request) => request
             .read(&worker.options())
@@ -44,7 +44,7 @@ pub(super) async fn start(worker: &PushWorker, command: Command, until: Duration
         Command::Broadcast(request) => request
             .read(&worker.options())
             .map(|(channels, publication)| (channels, publication, true)),
-        other => return StartedCommand::Finished(execute_other(worker, other, until).await),
+        other => return StartedCommand::Finished(execute_other(worker, other, deadline).await),
     };
     let started = publishing.map_err(QueryError::from).and_then(|publishing| {
         let (channels, publication, is_broadcast) = publishing;
@@ -61,13 +61,13 @@ pub(super) async fn start(worker: &PushWorker, command: Command, until: Duration
 pub(super) async fn finish(
     worker: &PushWorker,
     started: StartedCommand,
-    until: Duration,
+    deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
     let (sent, is_broadcast) = match started {
         StartedCommand::Finished(result) => return result,
         StartedCommand::Publishing { sent, is_broadcast } => (sent, is_broadcast),
     };
-    let mut outcomes = worker.await_outcomes(sent, until).await?;
+    let mut outcomes = worker.await_outcomes(sent, deadline).await?;
     if is_broadcast {
         return Ok(CommandResult::from_outcomes(outcomes));
     }
@@ -78,31 +78,33 @@ pub(super) async fn finish(
 async fn execute_other(
     worker: &PushWorker,
     command: Command,
-    until: Duration,
+    deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
     match command {
         Command::Publish(_) | Command::Broadcast(_) => unreachable!("publications are started and finished"),
-        Command::Subscribe(request) => run_user_command(worker, request.read(&worker.options()), until).await,
-        Command::Unsubscribe(request) => {
-            run_user_command(worker, request.read(&worker.options()), until).await
+        Command::Subscribe(request) => {
+            run_user_command(worker, request.read(&worker.options()), deadline).await
         }
-        Command::Disconnect(request) => run_user_command(worker, request.read(), until).await,
-        Command::Refresh(request) => run_user_command(worker, request.read(), until).await,
+        Command::Unsubscribe(request) => {
+            run_user_command(worker, request.read(&worker.options()), deadline).await
+        }
+        Command::Disconnect(request) => run_user_command(worker, request.read(), deadline).await,
+        Command::Refresh(request) => run_user_command(worker, request.read(), deadline).await,
         Command::Presence(request) => {
-            query_channel(worker, request.channel, ChannelQuery::Presence, until).await
+            query_channel(worker, request.channel, ChannelQuery::Presence, deadline).await
         }
         Command::PresenceStats(request) => {
-            query_channel(worker, request.channel, ChannelQuery::PresenceStats, until).await
+            query_channel(worker, request.channel, ChannelQuery::PresenceStats, deadline).await
         }
         Command::History(request) => {
             let (channel, query) = request.read();
-            query_channel(worker, channel, query, until).await
+            query_channel(worker, channel, query, deadline).await
         }
         Command::HistoryRemove(request) => {
-            query_channel(worker, request.channel, ChannelQuery::ClearHistory, until).await
+            query_channel(worker, request.channel, ChannelQuery::ClearHistory, deadline).await
         }
         Command::Channels(request) => {
-            let channels = worker.list_channels(request.read()?, until).await?.into_iter();
+            let channels = worker.list_channels(request.read()?, deadline).await?.into_iter();
             Ok(CommandResult::Channels {
                 channels: channels
                     .map(|(name, num_clients)| (name, ChannelJson { num_clients }))
@@ -117,19 +119,19 @@ async fn query_channel(
     worker: &PushWorker,
     channel: String,
     query: ChannelQuery,
-    until: Duration,
+    deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
-    let result = worker.query_channel(channel, query, until).await?;
+    let result = worker.query_channel(channel, query, deadline).await?;
     Ok(CommandResult::from_query(result)?)
 }
 
-/// Runs a command on the connections of this process, and reports how many it reached.
+/// Runs a command on the connections of this process. Returns the number of affected connections.
 async fn run_user_command(
     worker: &PushWorker,
     command: Result<ConnectionCommand, Fault>,
-    until: Duration,
+    deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
-    let counted = worker.run_counted(command?, until).await;
+    let counted = worker.run_counted(command?, deadline).await;
     let num_clients = counted.map_err(|_| QueryError::Busy)?.ok_or(QueryError::Late)?;
     Ok(CommandResult::Reached { num_clients })
 }

@@ -11,16 +11,16 @@ use crate::limits;
 use crate::worker::pending_replies::QueryError;
 use crate::worker::worker_slot::request_worker;
 
-/// Executes the commands one after the other, each with a response on a line of its own. One that fails does not stop the others.
+/// Executes the commands in order, each with a response on a line of its own. A failed command does not stop the others.
 pub(super) async fn handle_commands(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let worker = request_worker(request)?;
     let body = read_api_body(request, worker).await?;
     let mut called = Vec::new();
     for command in serde_json::Deserializer::from_slice(&body).into_iter::<MethodCall<'_>>() {
-        called.push(command.map_err(|why| {
+        called.push(command.map_err(|error| {
             Error::bad_request(format!(
                 "expected commands with `method` and `params`, in JSON: {}",
-                super::truncate(&why.to_string())
+                super::truncate(&error.to_string())
             ))
         })?);
         if called.len() > limits::BATCH_COMMANDS {
@@ -36,25 +36,25 @@ pub(super) async fn handle_commands(request: &Request<'_>, reply: &mut Reply<'_>
             "expected a command with `method` and `params`, found none",
         ));
     }
-    let (until, count) = (worker.reply_deadline(), called.len());
+    let (deadline, count) = (worker.reply_deadline(), called.len());
     let mut text = Vec::new();
-    let mut is_late = false;
+    let mut is_past_deadline = false;
     for MethodCall { method, params } in called {
-        let done = match Command::from_method(&method, params) {
+        let result = match Command::from_method(&method, params) {
             Err(fault) => Err(QueryError::from(fault)),
-            Ok(_) if is_late => Err(QueryError::Busy),
-            Ok(command) => execute::execute(worker, command, until).await,
+            Ok(_) if is_past_deadline => Err(QueryError::Busy),
+            Ok(command) => execute::execute(worker, command, deadline).await,
         };
-        is_late |= matches!(done, Err(QueryError::Late));
+        is_past_deadline |= matches!(result, Err(QueryError::Late));
         // A single command without a result is retried as a whole request.
-        if count == 1 && matches!(done, Err(QueryError::Busy | QueryError::Late)) {
+        if count == 1 && matches!(result, Err(QueryError::Busy | QueryError::Late)) {
             return Err(unavailable(
                 "server overloaded: too many requests and publications are queued; retry a little later",
             ));
         }
-        let response: CommandResponse<CommandResult> = done.map_err(error_fault).into();
+        let response: CommandResponse<CommandResult> = result.map_err(error_fault).into();
         serde_json::to_writer(&mut text, &response)
-            .map_err(|why| Error::new(500, format!("the response cannot be encoded: {why}")))?;
+            .map_err(|error| Error::new(500, format!("the response cannot be encoded: {error}")))?;
         text.push(b'\n');
     }
     reply.bytes("application/json", text)

@@ -37,11 +37,11 @@ pub(crate) fn add_routes(app: App) -> App {
                     let worker = request_worker(request)?;
                     let options = worker.options();
                     let Some(key) = &options.api_key else {
-                        let what = "the API is disabled: push has no API key";
-                        return Err(Error::not_found(what));
+                        let message = "the API is disabled: push has no API key";
+                        return Err(Error::not_found(message));
                     };
                     match request_key(request) {
-                        Some(given) if constant_time_eq(given.as_bytes(), key.as_bytes()) => {
+                        Some(presented) if constant_time_eq(presented.as_bytes(), key.as_bytes()) => {
                             if worker.is_frozen() {
                                 Err(unavailable(
                                     "another process serves the channels now; nothing was done; reconnect",
@@ -94,7 +94,7 @@ async fn handle_method<C: DeserializeOwned + Into<Command>>(
     let worker = request_worker(request)?;
     let command = parse_body::<C>(&read_api_body(request, worker).await?)?.into();
     match execute::execute(worker, command, worker.reply_deadline()).await {
-        Ok(done) => reply.json(&CommandResponse::Result(done)),
+        Ok(result) => reply.json(&CommandResponse::Result(result)),
         Err(QueryError::Fault(fault)) if wants_status(request) => {
             reply.status(http_status(fault));
             reply.json(&ErrorJson::from(fault))
@@ -109,43 +109,43 @@ async fn handle_method<C: DeserializeOwned + Into<Command>>(
     }
 }
 
-/// Executes commands one after the other: one that fails does not stop the others, one without a timely reply does. With `parallel` all
-/// publications are sent, in the same order, before the first reply is waited for.
+/// Executes commands in order. A failed command does not stop the others; one without a timely reply does. With `parallel` all publications
+/// are sent, in the same order, before the first reply is awaited.
 async fn handle_batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let worker = request_worker(request)?;
     let batch = parse_body::<Batch>(&read_api_body(request, worker).await?)?;
     let limit = limits::BATCH_COMMANDS;
     if batch.commands.len() > limit {
-        let what = format!(
+        let message = format!(
             "expected at most {limit} commands, found {}",
             batch.commands.len()
         );
-        return Err(Error::new(413, what));
+        return Err(Error::new(413, message));
     }
-    let until = worker.reply_deadline();
-    let mut is_late = false;
+    let deadline = worker.reply_deadline();
+    let mut is_past_deadline = false;
     let mut started = Vec::with_capacity(batch.commands.len());
     for command in batch.commands {
-        // An invalid command fails alone.
+        // An invalid command does not affect the others.
         let (name, command) = match Command::parse(&command) {
             Ok(command) => (command.method_name(), Ok(command)),
             Err(fault) => ("", Err(fault)),
         };
         let mut one = match command {
             Err(fault) => StartedCommand::Finished(Err(fault.into())),
-            Ok(_) if is_late => StartedCommand::Finished(Err(QueryError::Busy)),
-            Ok(command) => execute::start(worker, command, until).await,
+            Ok(_) if is_past_deadline => StartedCommand::Finished(Err(QueryError::Busy)),
+            Ok(command) => execute::start(worker, command, deadline).await,
         };
         if !batch.parallel.unwrap_or(false) {
-            one = StartedCommand::Finished(execute::finish(worker, one, until).await);
+            one = StartedCommand::Finished(execute::finish(worker, one, deadline).await);
         }
-        is_late |= matches!(one, StartedCommand::Finished(Err(QueryError::Late)));
+        is_past_deadline |= matches!(one, StartedCommand::Finished(Err(QueryError::Late)));
         started.push((name, one));
     }
     let mut replies = Vec::with_capacity(started.len());
     for (name, one) in started {
-        let done = execute::finish(worker, one, until).await;
-        replies.push(BatchReply(name, done.map_err(error_fault)));
+        let result = execute::finish(worker, one, deadline).await;
+        replies.push(BatchReply(name, result.map_err(error_fault)));
     }
     reply.json(&BatchReplies { replies })
 }
@@ -156,11 +156,11 @@ async fn read_api_body(request: &Request<'_>, worker: &PushWorker) -> Result<Byt
 }
 
 fn parse_body<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T> {
-    serde_json::from_slice(body).map_err(|why| {
-        let why = why.to_string();
+    serde_json::from_slice(body).map_err(|error| {
+        let error = error.to_string();
         Error::bad_request(format!(
             "expected the parameters of the method, in JSON: {}",
-            truncate(&why)
+            truncate(&error)
         ))
     })
 }
@@ -170,16 +170,16 @@ fn truncate(text: &str) -> &str {
 }
 
 /// Maps an error to a fault, for a response within a body, which has no status of its own.
-fn error_fault(why: QueryError) -> Fault {
-    match why {
+fn error_fault(error: QueryError) -> Fault {
+    match error {
         QueryError::Fault(fault) => fault,
         QueryError::Busy => Fault::TOO_MANY_REQUESTS,
         QueryError::Late => Fault::INTERNAL,
     }
 }
 
-fn unavailable(what: &'static str) -> Error {
-    Error::new(503, what).with_header("Retry-After", "1")
+fn unavailable(message: &'static str) -> Error {
+    Error::new(503, message).with_header("Retry-After", "1")
 }
 
 /// Returns whether faults are reported by the status of the response.
@@ -197,8 +197,11 @@ fn http_status(fault: Fault) -> u16 {
     }
 }
 
-/// Compares in a time that does not depend on where they differ.
-fn constant_time_eq(given: &[u8], key: &[u8]) -> bool {
-    let differ = given.iter().zip(key).fold(0, |differ, (a, b)| differ | (a ^ b));
-    given.len() == key.len() && differ == 0
+/// Compares in a time that does not depend on the position of the first difference.
+fn constant_time_eq(presented: &[u8], key: &[u8]) -> bool {
+    let differ = presented
+        .iter()
+        .zip(key)
+        .fold(0, |differ, (a, b)| differ | (a ^ b));
+    presented.len() == key.len() && differ == 0
 }

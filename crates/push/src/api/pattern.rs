@@ -37,18 +37,18 @@ impl ChannelPattern {
         for byte in name.bytes() {
             next.fill(false);
             for (at, step) in self.0.iter().enumerate().filter(|(at, _)| now[*at]) {
-                let goes = match step {
-                    PatternStep::Byte(own) => *own == byte,
+                let successor = match step {
+                    PatternStep::Byte(literal) => *literal == byte,
                     PatternStep::Any => true,
                     PatternStep::Class { is_included, ranges } => {
-                        let is_in = ranges
+                        let is_in_set = ranges
                             .iter()
                             .any(|(first, last)| (*first..=*last).contains(&byte));
-                        is_in == *is_included
+                        is_in_set == *is_included
                     }
                     PatternStep::Or(_) | PatternStep::Jump(_) => false,
                 };
-                if goes {
+                if successor {
                     self.activate(at + 1, &mut next);
                 }
             }
@@ -135,20 +135,20 @@ fn parse_class<'t>(text: &'t [u8], steps: &mut Vec<PatternStep>) -> Option<&'t [
 }
 
 fn parse_choice<'t>(mut text: &'t [u8], steps: &mut Vec<PatternStep>) -> Option<&'t [u8]> {
-    let mut ends = Vec::new();
+    let mut accepted = Vec::new();
     loop {
         let branch = steps.len();
         steps.push(PatternStep::Or(0));
         text = parse_until(text, true, steps)?;
         let (end, rest) = text.split_first()?;
         text = rest;
-        ends.push(steps.len());
+        accepted.push(steps.len());
         steps.push(PatternStep::Jump(0));
         let next = steps.len();
         if *end == b'}' {
             // The last branch has no alternative.
             steps[branch] = PatternStep::Jump(branch + 1);
-            for end in ends {
+            for end in accepted {
                 steps[end] = PatternStep::Jump(next);
             }
             return Some(text);

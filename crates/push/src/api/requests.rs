@@ -61,7 +61,7 @@ pub(super) struct Publish {
     skip_history: Option<bool>,
     tags: Option<BTreeMap<String, String>>,
     idempotency_key: Option<String>,
-    /// Accepted and ignored: deltas are optional, and not supported.
+    /// Accepted and ignored: deltas are optional and not supported.
     #[serde(rename = "delta")]
     _delta: Option<bool>,
     version: Option<u64>,
@@ -265,7 +265,7 @@ impl Command {
         }
     }
 
-    /// Returns the user whose connections it is for. `None`: it is not for a user.
+    /// Returns the user whose connections the command addresses. `None`: it addresses no user.
     pub(super) fn user(&self) -> Option<&str> {
         match self {
             Command::Subscribe(request) => Some(&request.user),
@@ -348,7 +348,7 @@ fn build_publication(
     options: Option<Box<PublishOptions>>,
 ) -> Result<ApiPublication, Fault> {
     if version.is_some_and(|version| version > 0) {
-        // It may be older than the last one, and must then reach no client.
+        // A publication with a lower version than the last must not reach clients.
         return Err(Fault::NOT_AVAILABLE);
     }
     let is_encoded = base64.as_ref().is_some_and(|text| !text.is_empty());
@@ -451,7 +451,7 @@ impl Disconnect {
         let forced = ringmain_hub::protocol::Disconnect::FORCED.code;
         if self
             .disconnect
-            .is_some_and(|why| why.code != 0 && why.code != forced)
+            .is_some_and(|disconnect| disconnect.code != 0 && disconnect.code != forced)
         {
             return Err(Fault::NOT_AVAILABLE);
         }
@@ -466,12 +466,12 @@ impl Disconnect {
 
 impl Refresh {
     pub(super) fn read(self) -> Result<ConnectionCommand, Fault> {
-        let until = u64::try_from(self.expire_at.unwrap_or(0)).map_err(|_| Fault::BAD_REQUEST)?;
+        let expires_at = u64::try_from(self.expire_at.unwrap_or(0)).map_err(|_| Fault::BAD_REQUEST)?;
         let info = decode_bytes(self.info, None)?;
         let action = match self.expired {
             Some(true) => UserAction::Expire,
             _ => UserAction::Refresh {
-                until: Some(until).filter(|until| *until > 0),
+                until: Some(expires_at).filter(|expires_at| *expires_at > 0),
                 info,
             },
         };

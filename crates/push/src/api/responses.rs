@@ -138,9 +138,9 @@ impl From<Fault> for ErrorJson {
 }
 
 impl<T> From<Result<T, Fault>> for CommandResponse<T> {
-    fn from(done: Result<T, Fault>) -> CommandResponse<T> {
-        match done {
-            Ok(done) => CommandResponse::Result(done),
+    fn from(result: Result<T, Fault>) -> CommandResponse<T> {
+        match result {
+            Ok(result) => CommandResponse::Result(result),
             Err(fault) => CommandResponse::Error(fault.into()),
         }
     }
@@ -150,7 +150,7 @@ impl Serialize for BatchReply {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         match &self.1 {
-            Ok(done) => map.serialize_entry(self.0, done)?,
+            Ok(result) => map.serialize_entry(self.0, result)?,
             Err(fault) => map.serialize_entry("error", &ErrorJson::from(*fault))?,
         }
         map.end()
@@ -239,7 +239,7 @@ impl ClientJson {
     }
 }
 
-/// Returns JSON as it is, anything else as base64, and neither for empty data.
+/// Returns JSON unchanged, other data as base64, and neither for empty data.
 fn json_or_base64(bytes: &Bytes) -> (Option<Box<RawValue>>, Option<String>) {
     if bytes.is_empty() {
         return (None, None);

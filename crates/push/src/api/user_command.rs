@@ -25,7 +25,7 @@ impl UserCommand {
     /// Parses a command. `None`: another method, or an invalid payload.
     #[must_use]
     pub fn parse(method: &str, payload: &RawValue) -> Option<UserCommand> {
-        let method = *UserCommand::METHODS.iter().find(|known| **known == method)?;
+        let method = *UserCommand::METHODS.iter().find(|name| **name == method)?;
         let command = Command::from_method(method, Some(payload)).ok()?;
         Some(UserCommand {
             method,

@@ -1,4 +1,4 @@
-//! Requests to the application: those of one session, with the commands behind them, and the limit of those of a worker.
+//! Requests to the application: those of one session, with the commands held for them, and the limit of requests per worker.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -66,9 +66,10 @@ impl ProxyClient {
             let mut names = proxy.emulated.iter();
             names.any(|emulated| emulated.eq_ignore_ascii_case(name))
         };
-        let named = connect.headers.iter().filter(|(name, _)| is_emulated(name));
-        let headers: BTreeMap<String, String> =
-            named.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let emulated_names = connect.headers.iter().filter(|(name, _)| is_emulated(name));
+        let headers: BTreeMap<String, String> = emulated_names
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         let bytes: usize = headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > limits::EMULATED_HEADER_BYTES {
             return Err(Disconnect::BAD_REQUEST);
@@ -158,7 +159,7 @@ pub(crate) struct InFlightLimit {
 
 impl InFlightLimit {
     /// Logs why a response is missing or invalid: once in [`limits::WARN_INTERVAL`] as a warning, otherwise at level `debug`.
-    pub(super) fn report_failure(&self, now: Time, event: ProxyEvent, why: &str) {
+    pub(super) fn report_failure(&self, now: Time, event: ProxyEvent, reason: &str) {
         let level = match self.warned.get() {
             Some(last) if now.since(last) < limits::WARN_INTERVAL => log::Level::Debug,
             _ => {
@@ -168,7 +169,7 @@ impl InFlightLimit {
         };
         log::log!(
             level,
-            "push: no valid response from the application to `{}`: {why}",
+            "push: no valid response from the application to `{}`: {reason}",
             event.name()
         );
     }
@@ -178,7 +179,7 @@ impl InFlightLimit {
 pub(super) struct InFlightGuard(PushWorker);
 
 impl InFlightGuard {
-    /// `None`: the limit is reached.
+    /// Counts a request. `None`: the limit is reached.
     pub(super) fn acquire(worker: &PushWorker) -> Option<InFlightGuard> {
         let in_flight = &worker.proxy_requests().in_flight;
         if in_flight.get() >= limits::PROXY_REQUESTS_PER_WORKER {
@@ -196,12 +197,16 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// Returns `None` if the work takes longer than `timeout`.
-pub(super) async fn with_timeout<T>(cx: &Cx, timeout: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
+/// Returns the output of `future`; `None` if it takes longer than `timeout`.
+pub(super) async fn with_timeout<T>(
+    cx: &Cx,
+    timeout: Duration,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let mut future = pin!(future);
     let mut sleep = pin!(cx.sleep(timeout));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(done) => Poll::Ready(Some(done)),
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
     })
     .await

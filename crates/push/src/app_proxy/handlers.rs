@@ -117,7 +117,7 @@ impl CommandHandler {
         is_proxied
     }
 
-    /// Returns whether the application renews subscriptions to a channel, and not their clients.
+    /// Returns whether the application, rather than its clients, renews subscriptions to a channel.
     pub(crate) fn is_sub_refresh_proxied(&self, channel: &str) -> bool {
         let options = self.worker.options();
         let is_wanted = options
@@ -217,7 +217,7 @@ impl CommandHandler {
             meta: serde_json::from_slice(&meta).ok(),
             ..RequestBody::default()
         };
-        let none = Bytes::new();
+        let failed = Bytes::new();
         match pending {
             ProxyCall::Connect(_, request, _) => RequestBody {
                 user: None,
@@ -236,7 +236,7 @@ impl CommandHandler {
             .to_json(),
             ProxyCall::Subscribe(_, _, request) => body.with_data(&request.data, binary)?.to_json(),
             ProxyCall::Publish(_, _, request) => body.with_data(&request.data, binary)?.to_json(),
-            ProxyCall::Refresh(_) | ProxyCall::SubRefresh(..) => body.with_data(&none, binary)?.to_json(),
+            ProxyCall::Refresh(_) | ProxyCall::SubRefresh(..) => body.with_data(&failed, binary)?.to_json(),
         }
     }
 
@@ -275,23 +275,23 @@ impl CommandHandler {
                         rpc: Some(RpcResult { data }),
                         ..Reply::default()
                     }),
-                    Err(why) => self.reject(number, why),
+                    Err(rejection) => self.reject(number, rejection),
                 }
             }
             ProxyCall::Subscribe(id, number, request) => {
                 let read = self.parse_response(event, response, responses::parse_subscribe);
-                let done = read.and_then(|claims| {
+                let outcome = read.and_then(|claims| {
                     if claims.expiry.is_expired(self.worker.wall_time()) {
                         return Err(Fault::EXPIRED.into());
                     }
                     let granted = (claims.options, claims.expiry);
                     Ok(self.subscribe_granted(id, number, &request, granted)?)
                 });
-                done.unwrap_or_else(|why| self.reject(number, why));
+                outcome.unwrap_or_else(|rejection| self.reject(number, rejection));
             }
             ProxyCall::Publish(id, number, request) => {
                 let read = self.parse_response(event, response, responses::parse_publish);
-                let done = read.and_then(|claims| {
+                let outcome = read.and_then(|claims| {
                     let data = if claims.data.is_empty() {
                         request.data
                     } else {
@@ -302,7 +302,7 @@ impl CommandHandler {
                     };
                     Ok(self.publish_with_tags(id, number, &request.channel, data, claims.tags)?)
                 });
-                done.unwrap_or_else(|why| self.reject(number, why));
+                outcome.unwrap_or_else(|rejection| self.reject(number, rejection));
             }
             ProxyCall::Refresh(id) => {
                 let read = self.parse_response(event, response, responses::parse_refresh);
@@ -323,22 +323,22 @@ impl CommandHandler {
         response: Option<&Result<Vec<u8>, ProxyError>>,
         result: impl FnOnce(&str) -> Result<T, InvalidResponse>,
     ) -> Result<T, Rejection> {
-        let none = |why: &str| {
+        let failed = |reason: &str| {
             let now = self.worker.cx().now();
-            self.worker.proxy_requests().report_failure(now, event, why);
+            self.worker.proxy_requests().report_failure(now, event, reason);
             Err(Fault::INTERNAL.into())
         };
         match response {
-            None => none("timed out"),
-            Some(Err(ProxyError(why))) => none(why),
-            Some(Ok(json)) if json.len() > limits::PROXY_RESPONSE_BYTES => none("the response is too long"),
-            Some(Ok(json)) => responses::parse(json, result).unwrap_or_else(none),
+            None => failed("timed out"),
+            Some(Err(ProxyError(reason))) => failed(reason),
+            Some(Ok(json)) if json.len() > limits::PROXY_RESPONSE_BYTES => failed("the response is too long"),
+            Some(Ok(json)) => responses::parse(json, result).unwrap_or_else(failed),
         }
     }
 
-    /// Reports a rejection to the client: by an error reply where there is a command, otherwise by a disconnect.
-    pub(crate) fn reject(&self, number: u32, why: Rejection) {
-        match why {
+    /// Reports a rejection to the client: by an error reply to its command if there is one, otherwise by a disconnect.
+    pub(crate) fn reject(&self, number: u32, rejection: Rejection) {
+        match rejection {
             Rejection::Fault(fault) if self.client.unidirectional => {
                 self.client.disconnect(disconnect_for(fault))
             }
@@ -349,8 +349,8 @@ impl CommandHandler {
                 error: Some(error),
                 ..Reply::default()
             }),
-            Rejection::Disconnect(why) => self.client.disconnect(why),
-            Rejection::Custom(why, reason) => self.client.disconnect_with_reason(why, &reason),
+            Rejection::Disconnect(disconnect) => self.client.disconnect(disconnect),
+            Rejection::Custom(disconnect, reason) => self.client.disconnect_with_reason(disconnect, &reason),
         }
     }
 
@@ -365,7 +365,7 @@ impl CommandHandler {
         let Some(proxy_client) = &self.client.proxy_client else {
             return;
         };
-        let done = claims.and_then(|claims| {
+        let outcome = claims.and_then(|claims| {
             if claims.expiry.is_expired(self.worker.wall_time()) {
                 return Err(Fault::EXPIRED.into());
             }
@@ -373,19 +373,19 @@ impl CommandHandler {
             self.accept_connect(number, request, claims, client)
         });
         proxy_client.connecting.set(false);
-        match done {
+        match outcome {
             Ok(()) => {
                 if let Some(welcome) = self.client.take_connect_reply() {
                     self.client.send_reply(welcome);
                     self.on_drained();
                 }
-                let held = self.client.take_ready_commands();
-                self.execute_all(held.into_iter().map(Ok));
+                let ready = self.client.take_ready_commands();
+                self.execute_all(ready.into_iter().map(Ok));
             }
-            Err(why) => {
+            Err(rejection) => {
                 // The commands behind `connect` were for a connection.
                 drop(self.client.take_ready_commands());
-                self.reject(number, why);
+                self.reject(number, rejection);
                 if let (Transport::Stream(stream), false) =
                     (&*self.client.transport.borrow(), self.client.unidirectional)
                 {
@@ -398,26 +398,28 @@ impl CommandHandler {
 
     /// Executes the commands that were held for a response.
     fn resume_held(&self) {
-        let held = self
+        let ready = self
             .client
             .proxy_client
             .as_ref()
             .map(|proxy_client| proxy_client.take_held());
-        self.execute_all(held.into_iter().flatten().map(Ok));
+        self.execute_all(ready.into_iter().flatten().map(Ok));
     }
 
     /// Renews or closes a connection by the application's response; without one the connection remains open.
     fn on_refresh_response(&self, id: ConnId, read: Result<RefreshResponse, Rejection>) {
         let response = match read {
             Ok(response) => response,
-            Err(Rejection::Custom(why, reason)) => return self.client.disconnect_with_reason(why, &reason),
+            Err(Rejection::Custom(disconnect, reason)) => {
+                return self.client.disconnect_with_reason(disconnect, &reason);
+            }
             Err(_) => return self.set_deadline(id, Some(self.retry_deadline())),
         };
         if response.is_expired || response.expiry.is_expired(self.worker.wall_time()) {
             return self.client.disconnect(Disconnect::EXPIRED);
         }
         if let Some(conn_info) = response.info {
-            // For its publications, and for channels that it subscribes to from now on.
+            // Applies to the client's publications and to subscriptions from now on.
             self.client
                 .set_identity(self.client.identity().with_info(conn_info));
         }
@@ -433,7 +435,7 @@ impl CommandHandler {
         self.set_deadline(id, response.expiry.deadline(Duration::ZERO));
     }
 
-    /// Renews or ends a subscription in the same way.
+    /// Renews or ends a subscription by the application's response; without one the subscription remains.
     fn on_sub_refresh_response(
         &self,
         id: ConnId,
@@ -442,7 +444,9 @@ impl CommandHandler {
     ) {
         let response = match read {
             Ok(response) => response,
-            Err(Rejection::Custom(why, reason)) => return self.client.disconnect_with_reason(why, &reason),
+            Err(Rejection::Custom(disconnect, reason)) => {
+                return self.client.disconnect_with_reason(disconnect, &reason);
+            }
             Err(_) => return self.set_sub_deadline(id, channel, Some(self.retry_deadline())),
         };
         if response.is_expired || response.expiry.is_expired(self.worker.wall_time()) {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Requests and responses are those of Centrifugo's proxy, in JSON (`requests.rs`, `responses.rs`), so that an application works unchanged.
-//! Knows nothing of how an application is reached: that is its [`Application`].
+//! The transport of requests belongs to the [`Application`].
 
 mod client;
 mod handlers;
@@ -65,7 +65,7 @@ impl ProxyEvent {
     }
 }
 
-/// The events for which the application is requested.
+/// The events that are forwarded to the application.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proxy {
     /// The timeout of each event: more than zero, and at most [`PROXY_TIMEOUT_MAX`](limits::PROXY_TIMEOUT_MAX). After it a client receives
@@ -121,8 +121,8 @@ pub type ResponseFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, ProxyError
 #[error("{0}")]
 pub struct ProxyError(pub String);
 
-/// The application of one session, on its worker. Each request runs in a task of its own, of which a worker has at most
-/// [`PROXY_REQUESTS_PER_WORKER`](limits::PROXY_REQUESTS_PER_WORKER); one that is dropped was cancelled.
+/// The application of one session, on its worker. Each request runs in a task of its own; a worker has at most
+/// [`PROXY_REQUESTS_PER_WORKER`](limits::PROXY_REQUESTS_PER_WORKER). A dropped request is cancelled.
 pub trait Application {
     /// Sends a request. Nothing is done until the response is polled.
     fn send(&self, request: ProxyRequest) -> ResponseFuture;

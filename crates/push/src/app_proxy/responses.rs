@@ -164,11 +164,11 @@ pub(super) fn parse<T>(
         }
         let reason = reason.unwrap_or_default();
         let end = reason.floor_char_boundary(REASON_BYTES);
-        let why = Disconnect {
+        let disconnect = Disconnect {
             code,
             reason: "closed by the application",
         };
-        return Ok(Err(Rejection::Custom(why, reason[..end].to_owned())));
+        return Ok(Err(Rejection::Custom(disconnect, reason[..end].to_owned())));
     }
     if let Some(ErrorJson {
         code,
@@ -252,7 +252,9 @@ pub(super) fn parse_publish(json: &str) -> Result<PublishResponse, InvalidRespon
     if json.skip_history == Some(true) || json.delta == Some(true) {
         return Err("expected no `skip_history` and no `delta`, which are not supported");
     }
-    if json.idempotency_key.is_some_and(|key| !key.is_empty()) || json.version.is_some_and(|it| it > 0) {
+    if json.idempotency_key.is_some_and(|key| !key.is_empty())
+        || json.version.is_some_and(|version| version > 0)
+    {
         return Err("expected no `idempotency_key` and no `version`, which are not supported");
     }
     Ok(PublishResponse {
@@ -276,9 +278,9 @@ fn parse_json<'a, T: Deserialize<'a>>(
     json: &'a [u8],
     expected: InvalidResponse,
 ) -> Result<T, InvalidResponse> {
-    serde_json::from_slice(json).map_err(|why| {
+    serde_json::from_slice(json).map_err(|error| {
         // The error's own text may contain a part of the response.
-        log::debug!("invalid response of the application (column {})", why.column());
+        log::debug!("invalid response of the application (column {})", error.column());
         expected
     })
 }
@@ -289,9 +291,9 @@ fn decode_bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes
 
 /// Returns when a response's grant expires; 0 is never.
 fn expiry_at(expire_at: Option<f64>) -> Expiry {
-    let until = expire_at.filter(|at| *at != 0.0);
+    let expires_at = expire_at.filter(|at| *at != 0.0);
     Expiry {
-        until: until.map(|seconds| seconds.ceil() as u64),
+        until: expires_at.map(|seconds| seconds.ceil() as u64),
         leeway: 0,
     }
 }

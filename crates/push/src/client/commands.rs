@@ -87,9 +87,9 @@ impl CommandHandler {
     /// these, and sends the queued pushes.
     pub(crate) fn on_drained(&self) {
         if self.client.send_queued_replies() {
-            let held = self.client.take_ready_commands();
-            if !held.is_empty() {
-                self.execute_all(held.into_iter().map(Ok));
+            let ready = self.client.take_ready_commands();
+            if !ready.is_empty() {
+                self.execute_all(ready.into_iter().map(Ok));
             }
         }
         if let Some(id) = self.client.id.get() {
@@ -126,7 +126,7 @@ impl CommandHandler {
             return Err(Disconnect::BAD_REQUEST);
         };
         if command.send.is_some() {
-            // There is no application to forward it to.
+            // No application handles this command.
             return Err(Disconnect::NOT_AVAILABLE);
         }
         if number == 0 {
@@ -136,7 +136,7 @@ impl CommandHandler {
             return self.refresh(id, number, &refresh.token, out);
         }
         if self.worker.is_frozen() && reads_channel_state(&command) {
-            // A successor has the channel now: the client retries where it connects next.
+            // The channel has moved to a successor: the client retries after it has reconnected.
             self.client.disconnect(Disconnect::SHUTDOWN);
             return Ok(());
         }
@@ -199,8 +199,8 @@ impl CommandHandler {
             (namespace.subscribe_proxy && command.subscribe.is_some())
                 || (namespace.publish_proxy && command.publish.is_some())
         });
-        let is_answered_here = command.unsubscribe.is_some() || command.sub_refresh.is_some();
-        is_proxied || is_answered_here || client.pending.is_subscribing(channel)
+        let is_handled_here = command.unsubscribe.is_some() || command.sub_refresh.is_some();
+        is_proxied || is_handled_here || client.pending.is_subscribing(channel)
     }
 
     /// Executes a command that has a reply.
@@ -251,7 +251,7 @@ impl CommandHandler {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), Fault> {
         self.worker.options().namespace(channel)?;
-        // Also without a subscription. The client knows the reason, and is not notified.
+        // Also without a subscription. The client requested it and is not notified.
         self.worker.unsubscribe_silently(id, channel);
         self.client.remove_grant(&self.worker, id, channel);
         let unsubscribe = Some(UnsubscribeResult {});
@@ -303,7 +303,7 @@ impl CommandHandler {
         tags: BTreeMap<String, String>,
     ) -> std::result::Result<(), Fault> {
         if self.worker.is_frozen() {
-            // The client publishes again where it connects next.
+            // The client publishes again after it has reconnected.
             self.client.disconnect(Disconnect::SHUTDOWN);
             return Ok(());
         }

@@ -45,7 +45,7 @@ impl CommandHandler {
         match self.start_connect(number, connect) {
             Ok(()) => {}
             Err(Rejection::Fault(fault)) => self.client.write_reply(error_reply(number, fault), out),
-            Err(Rejection::Disconnect(why) | Rejection::Custom(why, _)) => return Err(why),
+            Err(Rejection::Disconnect(rejection) | Rejection::Custom(rejection, _)) => return Err(rejection),
             Err(Rejection::Error(error)) => self.client.write_reply(
                 Reply {
                     id: number,
@@ -65,7 +65,7 @@ impl CommandHandler {
     pub(crate) fn connect_unidirectional(&self, connect: &ConnectRequest) {
         match self.start_connect(0, connect) {
             Ok(()) => {}
-            Err(why) => self.reject(0, why),
+            Err(rejection) => self.reject(0, rejection),
         }
         if let Some(reply) = self.client.take_connect_reply() {
             self.client.send_reply(reply);
@@ -162,7 +162,7 @@ impl CommandHandler {
         let tokens = tokens.ok_or(Rejection::Disconnect(Disconnect::INVALID_TOKEN))?;
         let claims = tokens
             .verify_connect(token, self.worker.cx())
-            .map_err(|unproved| match unproved {
+            .map_err(|error| match error {
                 VerifyError::Unavailable => Rejection::Fault(Fault::INTERNAL),
                 // A token that is not valid yet will be: the client retries with another one.
                 VerifyError::Invalid(TokenError::Expired | TokenError::NotYetValid) => {
@@ -189,9 +189,9 @@ impl CommandHandler {
         let mut channels: BTreeMap<_, _> = requested
             .map(|(name, subscribe_options)| (name, (subscribe_options, source)))
             .collect();
-        if let Some(own) = options.user_channel_name(user)? {
-            let own = channels.entry(own);
-            own.or_insert_with(|| (SubscribeOptions::default(), GrantSource::Server));
+        if let Some(user_channel) = options.user_channel_name(user)? {
+            let user_channel = channels.entry(user_channel);
+            user_channel.or_insert_with(|| (SubscribeOptions::default(), GrantSource::Server));
         }
         for (channel, (subscribe_options, _)) in &channels {
             let namespace = options.namespace(channel)?;

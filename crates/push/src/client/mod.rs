@@ -192,11 +192,11 @@ impl Client {
 
     /// Returns whether the reply to `connect` is pending.
     pub(crate) fn is_connecting(&self) -> bool {
-        let is_asked_for = self
+        let is_requested = self
             .proxy_client
             .as_ref()
             .is_some_and(|proxy_client| proxy_client.is_connecting());
-        is_asked_for || self.pending.is_connecting()
+        is_requested || self.pending.is_connecting()
     }
 
     /// Holds a command until the replies to those before it are sent.
@@ -228,12 +228,12 @@ impl Client {
     }
 
     /// Sends a push as encoded by the hub.
-    pub(crate) fn send_push(&self, written: Bytes) {
+    pub(crate) fn send_push(&self, encoded: Bytes) {
         if !self.has_kernel_limit.replace(true) {
             // Pushes for a slow client have to wait where newer values replace them, and a ping must not wait behind them.
             self.transport.borrow().limit_kernel_buffer(limits::KERNEL_UNSENT);
         }
-        if !self.transport.borrow().send_frame(written) {
+        if !self.transport.borrow().send_frame(encoded) {
             self.disconnect(Disconnect::SLOW);
         }
     }
@@ -241,11 +241,13 @@ impl Client {
     /// Appends a reply, or an error in its place: if the client's format cannot carry it, or if it is too large.
     pub(crate) fn write_reply(&self, reply: Reply, out: &mut Vec<u8>) {
         let before = out.len();
-        let is_answer = reply.history.is_some() || reply.presence.is_some();
+        let is_query_reply = reply.history.is_some() || reply.presence.is_some();
         let fault = match self.encode_reply(&reply, out) {
-            Ok(()) if is_answer && out.len() - before > limits::CLIENT_REPLY_BYTES => Fault::LIMIT_EXCEEDED,
+            Ok(()) if is_query_reply && out.len() - before > limits::CLIENT_REPLY_BYTES => {
+                Fault::LIMIT_EXCEEDED
+            }
             Ok(()) => return,
-            Err(NotJson) if is_answer => Fault::NOT_AVAILABLE,
+            Err(NotJson) if is_query_reply => Fault::NOT_AVAILABLE,
             Err(NotJson) => Fault::INTERNAL,
         };
         out.truncate(before);
@@ -307,7 +309,7 @@ impl Client {
                 publish: Some(PublishResult {}),
                 ..Reply::default()
             }),
-            // It publishes again where it connects next.
+            // The client publishes again after it has reconnected.
             SubscriberEvent::QueryResult { result, .. } if matches!(*result, QueryResult::Draining) => {
                 self.disconnect(Disconnect::SHUTDOWN);
             }
@@ -321,13 +323,13 @@ impl Client {
         }
     }
 
-    fn on_unsubscribed(&self, worker: &PushWorker, id: ConnId, channel: &str, why: Unsubscribed) {
+    fn on_unsubscribed(&self, worker: &PushWorker, id: ConnId, channel: &str, reason: Unsubscribed) {
         let grant = self.remove_grant(worker, id, channel);
-        let is_servers =
+        let is_server_side =
             self.unidirectional || grant.is_some_and(|grant| grant.source != GrantSource::Client);
-        if is_servers && why.code >= Unsubscribed::INSUFFICIENT.code {
+        if is_server_side && reason.code >= Unsubscribed::INSUFFICIENT.code {
             // A client that cannot subscribe again reconnects.
-            return self.disconnect(match why {
+            return self.disconnect(match reason {
                 Unsubscribed::EXPIRED => Disconnect::SUBSCRIPTION_EXPIRED,
                 _ => Disconnect::INSUFFICIENT,
             });
@@ -337,7 +339,7 @@ impl Client {
         }
         let push = PushMessage {
             channel: channel.to_owned(),
-            unsubscribe: Some(Unsubscribe::from(why)),
+            unsubscribe: Some(Unsubscribe::from(reason)),
             ..PushMessage::default()
         };
         self.send_reply(Reply {
@@ -394,20 +396,20 @@ impl Client {
     }
 
     /// Disconnects the client: by a WebSocket close with the code, otherwise by a last push.
-    pub(crate) fn disconnect(&self, why: Disconnect) {
-        self.disconnect_with_reason(why, why.reason);
+    pub(crate) fn disconnect(&self, cause: Disconnect) {
+        self.disconnect_with_reason(cause, cause.reason);
     }
 
-    /// Disconnects the client for a reason in other words.
-    pub(crate) fn disconnect_with_reason(&self, why: Disconnect, reason: &str) {
+    /// Disconnects the client with another text as the reason.
+    pub(crate) fn disconnect_with_reason(&self, cause: Disconnect, reason: &str) {
         let disconnect = DisconnectPush {
             reason: reason.to_owned(),
-            ..why.into()
+            ..cause.into()
         };
         if self.transport.borrow().is_open() {
-            self.metrics.count_disconnect(why);
+            self.metrics.count_disconnect(cause);
             if !self.has_connected.get() && self.id.get().is_none() {
-                self.metrics.count_refused(match why {
+                self.metrics.count_refused(match cause {
                     Disconnect::CONNECTION_LIMIT => Refusal::User,
                     _ => Refusal::Unknown,
                 });
@@ -425,7 +427,7 @@ impl Client {
             },
             &mut last,
         );
-        self.transport.borrow().close(why, reason, &last);
+        self.transport.borrow().close(cause, reason, &last);
     }
 
     pub(crate) fn send_ping(&self) {
@@ -434,7 +436,7 @@ impl Client {
             self.awaits_pong.set(!self.unidirectional);
             let mut out = Vec::new();
             self.write_reply(Reply::default(), &mut out);
-            // A ping does not wait behind replies, which a client may take longer to receive than to send a pong.
+            // A ping is sent ahead of replies, which a client may take longer to receive than the pong timeout.
             self.send_message(&out);
         }
     }

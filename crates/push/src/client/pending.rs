@@ -1,4 +1,4 @@
-//! Commands, replies and subscriptions of a client that are pending: most of the time none, which then takes no memory.
+//! Pending commands, replies and subscriptions of a client. Usually there are none, and no memory is allocated.
 
 use std::cell::RefCell;
 
@@ -185,11 +185,11 @@ impl PendingState {
             .is_some_and(|state| !state.held.is_empty())
     }
 
-    pub(crate) fn holds_any(&self, is_one: impl FnMut(&Command) -> bool) -> bool {
+    pub(crate) fn holds_any(&self, matches: impl FnMut(&Command) -> bool) -> bool {
         self.0
             .borrow()
             .as_ref()
-            .is_some_and(|state| state.held.iter().any(is_one))
+            .is_some_and(|state| state.held.iter().any(matches))
     }
 
     pub(crate) fn take_held(&self) -> Vec<Command> {
@@ -245,7 +245,7 @@ mod tests {
     fn held_commands_are_bounded_by_number_and_by_bytes() {
         for (bytes, held) in [(1, COMMANDS_HELD), (HELD_BYTES / 4, 3), (2 * HELD_BYTES, 1)] {
             let pending = PendingState::default();
-            // Again, once the held commands are executed.
+            // Executed again after the held commands.
             for _ in 0..2 {
                 let mut count = 0;
                 while pending.hold_command(rpc(bytes)) {

@@ -53,23 +53,23 @@ pub(crate) struct ChannelAccess<'a> {
 impl Permissions {
     /// Changes the permissions, and frees them once they are empty. `None`: there are none.
     fn update<T>(&mut self, change: impl FnOnce(&mut GrantedPermissions) -> T) -> Option<T> {
-        let granted = self.0.as_mut()?;
-        let changed = change(granted);
-        if granted.capabilities.is_empty() && granted.deadline.is_none() && granted.grants.is_empty() {
+        let grants = self.0.as_mut()?;
+        let changed = change(grants);
+        if grants.capabilities.is_empty() && grants.deadline.is_none() && grants.grants.is_empty() {
             self.0 = None;
         }
         Some(changed)
     }
 
     fn grants(&self) -> &[Grant] {
-        self.0.as_ref().map_or(&[], |granted| &granted.grants)
+        self.0.as_ref().map_or(&[], |grants| &grants.grants)
     }
 
     pub(crate) fn set_capabilities(&mut self, capabilities: Box<[Capability]>) {
         if !capabilities.is_empty() {
             self.0.get_or_insert_default();
         }
-        self.update(|granted| granted.capabilities = capabilities);
+        self.update(|grants| grants.capabilities = capabilities);
     }
 
     /// Sets when the connection expires, in seconds since 1970. Returns the previous deadline.
@@ -77,7 +77,7 @@ impl Permissions {
         if deadline.is_some() {
             self.0.get_or_insert_default();
         }
-        self.update(|granted| std::mem::replace(&mut granted.deadline, deadline))?
+        self.update(|grants| std::mem::replace(&mut grants.deadline, deadline))?
     }
 
     /// Returns the permissions of a user in a channel.
@@ -169,18 +169,18 @@ impl Permissions {
             .grants()
             .iter()
             .position(|grant| &*grant.channel == channel)?;
-        self.update(|granted| granted.grants.swap_remove(at))
+        self.update(|grants| grants.grants.swap_remove(at))
     }
 
     /// Removes the grants of a connection that has closed.
     pub(crate) fn take_grants(&mut self) -> Vec<Grant> {
-        self.update(|granted| std::mem::take(&mut granted.grants))
+        self.update(|grants| std::mem::take(&mut grants.grants))
             .unwrap_or_default()
     }
 }
 
 impl ChannelAccess<'_> {
-    /// Checks a permission that the namespace gives to all clients or not, or a capability.
+    /// Checks a permission that the namespace grants to all clients, or that a capability grants.
     ///
     /// # Errors
     /// [`Fault::PERMISSION_DENIED`].

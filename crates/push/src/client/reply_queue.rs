@@ -35,7 +35,7 @@ pub(crate) enum Queued {
 }
 
 impl Queued {
-    /// Returns about how many bytes it holds.
+    /// Returns the approximate number of bytes that it holds.
     pub(crate) fn weight(&self) -> usize {
         let bytes = match self {
             Queued::Message(message) => message.len(),
@@ -77,7 +77,7 @@ impl ReplyQueue {
         Some(queued)
     }
 
-    /// Moves all of another queue behind this one.
+    /// Appends another queue, which is empty afterwards.
     pub(crate) fn append(&mut self, other: &mut ReplyQueue) {
         self.bytes += std::mem::take(&mut other.bytes);
         self.queued.append(&mut other.queued);
@@ -87,11 +87,11 @@ impl ReplyQueue {
     pub(crate) fn remove(&mut self, channel: &str) {
         let bytes = &mut self.bytes;
         self.queued.retain(|queued| {
-            let is_other = !matches!(queued, Queued::Publication(of, ..) if &**of == channel);
-            if !is_other {
+            let is_other_channel = !matches!(queued, Queued::Publication(of, ..) if &**of == channel);
+            if !is_other_channel {
                 *bytes -= queued.weight();
             }
-            is_other
+            is_other_channel
         });
     }
 }
@@ -106,7 +106,7 @@ fn info_weight(info: &ClientInfo) -> usize {
     texts + info.conn_info.len() + info.chan_info.len() + limits::REPLY_OVERHEAD_BYTES
 }
 
-/// Returns about the largest size of a publication in a message.
+/// Returns the approximate maximum size of a publication in a message.
 pub(crate) fn publication_weight(published: &Published) -> usize {
     let tags = published.tags.iter();
     let tags: usize = tags
@@ -116,7 +116,7 @@ pub(crate) fn publication_weight(published: &Published) -> usize {
     published.data.len() + tags + info + limits::REPLY_OVERHEAD_BYTES
 }
 
-/// Returns about the largest size of a reply to a query.
+/// Returns the approximate maximum size of a reply to a query.
 fn query_weight(result: &QueryResult) -> usize {
     match result {
         QueryResult::History { publications, .. } => publications
@@ -134,13 +134,13 @@ fn query_weight(result: &QueryResult) -> usize {
 
 /// Moves the recovered publications that do not fit into a reply to the returned queue, in their order. Returns the bytes of those that
 /// remain, too.
-fn split_recovered(channel: &Arc<str>, missed: Option<&mut Missed>, room: usize) -> (usize, ReplyQueue) {
+fn split_recovered(channel: &Arc<str>, missed: Option<&mut Missed>, capacity: usize) -> (usize, ReplyQueue) {
     let mut rest = ReplyQueue::default();
     let Some(missed) = missed else { return (0, rest) };
     let (mut bytes, mut count) = (0, 0);
     for (_, published) in &*missed {
         let weight = publication_weight(published);
-        if bytes + weight > room {
+        if bytes + weight > capacity {
             break;
         }
         (bytes, count) = (bytes + weight, count + 1);
@@ -259,11 +259,11 @@ impl Client {
             return self.reject_subscription(worker, conn, &subscribe, Fault::UNRECOVERABLE_POSITION);
         }
         let first = missed.iter().flatten().next().map(|(offset, _)| *offset);
-        let room = self.pending.with_connect(|connect| connect.room_bytes);
+        let capacity = self.pending.with_connect(|connect| connect.room_bytes);
         let (bytes, mut rest) = split_recovered(
             channel,
             missed.as_mut(),
-            room.unwrap_or(limits::RECOVERED_WITH_REPLY_BYTES),
+            capacity.unwrap_or(limits::RECOVERED_WITH_REPLY_BYTES),
         );
         let result = subscribe.subscribe_result(worker.wall_time(), position, first, missed);
         if subscribe.kind == SubscribeReply::Command {

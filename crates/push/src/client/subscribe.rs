@@ -91,11 +91,11 @@ impl CommandHandler {
             return Ok(false);
         }
         let permissions = self.client.permissions.borrow();
-        let may = permissions.find_grant(channel).is_some()
+        let is_allowed = permissions.find_grant(channel).is_some()
             || permissions
                 .capability(channel)
                 .is_some_and(|capability| capability.subscribe);
-        Ok(!may && !channel.starts_with('$'))
+        Ok(!is_allowed && !channel.starts_with('$'))
     }
 
     /// Subscribes a client with the options of the application.
@@ -172,8 +172,8 @@ impl CommandHandler {
 
     /// Returns the claims of a token for a channel.
     fn verify_channel_token(&self, channel: &str, token: &str) -> Result<SubscribeClaims, Fault> {
-        let refused = |why| {
-            log::debug!("push: token of a subscription rejected: {why}");
+        let refused = |reason| {
+            log::debug!("push: token of a subscription rejected: {reason}");
             Fault::PERMISSION_DENIED
         };
         let options = self.worker.options();
@@ -182,10 +182,10 @@ impl CommandHandler {
         let now = self.worker.wall_time();
         let claims = tokens
             .verify_subscribe(token, self.worker.cx())
-            .map_err(|unproved| match unproved {
+            .map_err(|error| match error {
                 VerifyError::Unavailable => Fault::INTERNAL,
                 VerifyError::Invalid(TokenError::Expired | TokenError::NotYetValid) => Fault::TOKEN_EXPIRED,
-                VerifyError::Invalid(TokenError::Invalid(why)) => refused(why),
+                VerifyError::Invalid(TokenError::Invalid(reason)) => refused(reason),
             })?;
         let identity = self.client.identity();
         if claims.channel != channel {
@@ -232,7 +232,7 @@ impl CommandHandler {
             .subscribe(id, &channel, namespace.channel_options, since, info)?;
         let is_refreshed = expiry.until.is_some() && self.is_sub_refresh_proxied(&channel);
         if is_granted {
-            // A unidirectional client cannot send another token, and one that the application renews need not.
+            // A unidirectional client cannot send another token; a client that the application renews need not.
             let grace = if self.client.unidirectional || is_refreshed {
                 Duration::ZERO
             } else {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Members of channels are present at the successor until they subscribe there, or until their client must have been disconnected. A
-//! publication with a reply is in the state; one that is not in it had no reply. HandOverState that is missing, late or invalid means new epochs:
+//! publication with a reply is in the state; one that is not in it had no reply. State that is missing, late or invalid means new epochs:
 //! clients are notified that they could not recover.
 
 pub(crate) mod state;
@@ -37,7 +37,7 @@ pub enum Successor {
     NextStart,
 }
 
-/// HandOverState that the workers share with the thread that starts and stops the process.
+/// State that the workers share with the thread that starts and stops the process.
 #[derive(Default)]
 pub(crate) struct HandOver {
     is_frozen: AtomicBool,
@@ -76,10 +76,10 @@ impl HandOver {
     }
 
     /// Sends a worker's section to the thread that collects them.
-    pub(crate) fn send_section(&self, saved: SavedState) {
+    pub(crate) fn send_section(&self, section: SavedState) {
         if let Some(sections) = &*self.sections() {
             // Fails if this worker is late.
-            let _ = sections.send(saved);
+            let _ = sections.send(section);
         }
     }
 
@@ -87,29 +87,29 @@ impl HandOver {
     pub(crate) fn take_records(&self, worker: usize, workers: u16) -> (Vec<StateRecord>, Duration) {
         let mut restored = self.restored.lock().unwrap_or_else(PoisonError::into_inner);
         let all = std::mem::take(&mut restored.0);
-        let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
+        let (mut own, mut other_workers) = (Vec::new(), Vec::new());
         for record in all {
             match record.channel() {
-                Some(channel) if usize::from(shard_of(channel, workers).0) == worker => here.push(record),
-                Some(_) => elsewhere.push(record),
+                Some(channel) if usize::from(shard_of(channel, workers).0) == worker => own.push(record),
+                Some(_) => other_workers.push(record),
                 None => {
-                    here.push(record.clone());
-                    elsewhere.push(record);
+                    own.push(record.clone());
+                    other_workers.push(record);
                 }
             }
         }
-        restored.0 = elsewhere;
-        (here, restored.1)
+        restored.0 = other_workers;
+        (own, restored.1)
     }
 }
 
 impl Push {
     /// Stops the numbering of publications, and returns the state that a successor continues with. Publications are rejected from then on,
-    /// and all clients are disconnected (3001) once the process drains. Workers that do not respond `within` this time have no part in it.
+    /// and all clients are disconnected (3001) once the process drains. Workers that do not respond within `timeout` have no part in it.
     /// Blocks, and is not for a worker's thread; `now` is wall time since 1970.
     #[must_use]
-    pub fn freeze(&self, successor: Successor, within: Duration, now: Duration) -> HandOverState {
-        self.start_freeze(successor).collect(within, now)
+    pub fn freeze(&self, successor: Successor, timeout: Duration, now: Duration) -> HandOverState {
+        self.start_freeze(successor).collect(timeout, now)
     }
 
     /// Starts [`Push::freeze`]: the workers write their sections in their next turn.
@@ -167,29 +167,29 @@ impl std::fmt::Debug for FreezeHandle {
 impl FreezeHandle {
     /// Waits for the section of each worker. Blocks, and is not for a worker's thread, which would wait for itself.
     #[must_use]
-    pub fn collect(self, within: Duration, now: Duration) -> HandOverState {
+    pub fn collect(self, timeout: Duration, now: Duration) -> HandOverState {
         let mut state = HandOverState::new(now);
         let mut logs = Vec::new();
-        let mut missing = self.workers;
-        while missing > 0 {
+        let mut remaining = self.workers;
+        while remaining > 0 {
             // Each worker has this long since the one before.
-            let Ok(saved) = self.receiver.recv_timeout(within) else {
+            let Ok(section) = self.receiver.recv_timeout(timeout) else {
                 log::error!(
-                    "push: {missing} workers have not written their channels within {within:?}: these start new epochs"
+                    "push: {remaining} workers have not written their channels within {timeout:?}: these start new epochs"
                 );
                 break;
             };
-            missing -= 1;
-            if saved.omitted > 0 {
-                let count = saved.omitted;
+            remaining -= 1;
+            if section.omitted > 0 {
+                let count = section.omitted;
                 log::warn!(
                     "push: {count} channels do not fit into the state for the next process and start new epochs"
                 );
             }
-            state.add(saved.section);
-            logs.push(saved.logs);
+            state.add(section.section);
+            logs.push(section.logs);
         }
-        if missing == 0 {
+        if remaining == 0 {
             logs.into_iter().for_each(|section| state.add(section));
         }
         self.settings.hand_over.sections().take();

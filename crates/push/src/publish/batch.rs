@@ -216,7 +216,7 @@ impl RecordBatch {
 }
 
 impl StagedRecord {
-    /// Publishes the record. `None`: a successor reads it again.
+    /// Publishes the record. `None`: a successor reads the record again.
     fn publish(
         self,
         shard: &mut ChannelShard,

@@ -40,7 +40,7 @@ impl Inbound {
         }
     }
 
-    /// Returns how much of [`limits::THREAD_QUEUE`] it takes.
+    /// Returns the number of entries that count against [`limits::THREAD_QUEUE`].
     pub(crate) fn count(&self) -> usize {
         match self {
             Inbound::Records(records) => records.len(),
@@ -48,7 +48,7 @@ impl Inbound {
         }
     }
 
-    /// Returns whether it goes to the shard directly, and not through the worker's subscribers.
+    /// Returns whether the entry is passed to the shard directly, and not through the worker's subscribers.
     fn is_for_shard(&self) -> bool {
         !matches!(self, Inbound::Publication { .. })
     }
@@ -103,7 +103,7 @@ impl InboundQueue {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Reserves room for one publication of so many bytes. Returns `false` if there is none.
+    /// Reserves capacity for one publication of this size. Returns `false` at the limit.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         if self.count.fetch_add(1, Ordering::Relaxed) >= limits::THREAD_QUEUE {
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -181,7 +181,8 @@ impl InboundQueue {
         Some(inbound)
     }
 
-    /// Counts the entries that the worker has removed in a turn, and wakes publishers that wait for room. Returns whether there is more.
+    /// Counts the entries that the worker has removed in a turn, and wakes publishers that wait for capacity. Returns whether entries
+    /// remain.
     pub(crate) fn finish_turn(&self, removed: usize) -> bool {
         self.interruptions.count_taken(removed);
         while removed > 0

@@ -109,7 +109,7 @@ impl ActiveInterruptions {
         if self.due.is_empty() && !is_pending {
             return false;
         }
-        // Clients of a source that loses publications all the time must not resubscribe all the time.
+        // Limits how often clients of an unreliable source resubscribe.
         if self.due.is_empty() && now >= self.next {
             self.due = interruptions.take_due(is_queue_empty).into();
             self.next = now + limits::INTERRUPTION_INTERVAL;

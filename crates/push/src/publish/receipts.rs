@@ -114,7 +114,7 @@ impl Receipts {
         self.issued - self.advanced
     }
 
-    /// Returns the outcome of the oldest receipt in flight, which then is no longer. `None`: it is not known yet, or none is in flight.
+    /// Removes the oldest receipt in flight and returns its outcome. `None`: it is not known yet, or none is in flight.
     pub fn advance(&mut self) -> Option<ReceiptOutcome> {
         if self.in_flight() == 0 {
             return None;

@@ -121,13 +121,13 @@ impl ThreadPublisher {
             .data_format
             .check_json(&data)
             .map_err(|_| SubmitError::InvalidData)?;
-        let is_put = queue.enqueue(Inbound::Publication {
+        let is_queued = queue.enqueue(Inbound::Publication {
             channel: Arc::clone(channel),
             channel_options,
             data,
             origin: self.origin,
         });
-        if is_put { Ok(()) } else { Err(SubmitError::Full) }
+        if is_queued { Ok(()) } else { Err(SubmitError::Full) }
     }
 
     /// Submits a command to a worker, which runs it on every worker and then completes the receipt that is issued for it. It may overtake

@@ -265,8 +265,8 @@ impl Expiry {
     pub(crate) fn client_ttl(self, now: Duration) -> (bool, u32) {
         match self.until {
             Some(until) => {
-                let left = until.saturating_sub(now.as_secs()).max(1);
-                (true, u32::try_from(left).unwrap_or(u32::MAX))
+                let remaining = until.saturating_sub(now.as_secs()).max(1);
+                (true, u32::try_from(remaining).unwrap_or(u32::MAX))
             }
             None => (false, 0),
         }
@@ -308,7 +308,7 @@ impl Overrides {
         let is_consistent = self
             .push_join_leave
             .is_none_or(|pushed| pushed == channel_options.join_leave);
-        let is_satisfied = |wanted: Option<bool>, there: bool| wanted != Some(true) || there;
+        let is_satisfied = |required: Option<bool>, is_present: bool| required != Some(true) || is_present;
         let has_positions = is_satisfied(self.recovery, is_retained)
             && is_satisfied(self.positioning, namespace.reports_gaps());
         if !(is_unchanged || is_hidden) || !is_consistent || !has_positions {
@@ -325,12 +325,12 @@ impl Overrides {
 
 impl From<CapabilityJson> for Capability {
     fn from(json: CapabilityJson) -> Capability {
-        let may = |what| json.allow.contains(&what);
+        let allows = |operation| json.allow.contains(&operation);
         Capability {
-            subscribe: may(CapabilityAction::Subscribe),
-            publish: may(CapabilityAction::Publish),
-            presence: may(CapabilityAction::Presence),
-            history: may(CapabilityAction::History),
+            subscribe: allows(CapabilityAction::Subscribe),
+            publish: allows(CapabilityAction::Publish),
+            presence: allows(CapabilityAction::Presence),
+            history: allows(CapabilityAction::History),
             has_wildcards: json.r#match == Some(CapabilityMatch::Wildcard),
             channels: json.channels.into(),
         }
@@ -361,9 +361,9 @@ fn matches_wildcard(text: &[u8], pattern: &[u8]) -> bool {
             star = Some((of, at));
         } else if pattern.get(of) == Some(&text[at]) {
             (at, of) = (at + 1, of + 1);
-        } else if let Some((behind, taken)) = star {
-            (at, of) = (taken + 1, behind);
-            star = Some((behind, taken + 1));
+        } else if let Some((after, taken)) = star {
+            (at, of) = (taken + 1, after);
+            star = Some((after, taken + 1));
         } else {
             return false;
         }
@@ -372,9 +372,9 @@ fn matches_wildcard(text: &[u8], pattern: &[u8]) -> bool {
 }
 
 fn parse_claims<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, TokenError> {
-    serde_json::from_slice(json).map_err(|why| {
+    serde_json::from_slice(json).map_err(|error| {
         // The error's own text may contain a part of the token.
-        log::debug!("invalid claim in a token (column {})", why.column());
+        log::debug!("invalid claim in a token (column {})", error.column());
         TokenError::Invalid("a claim of the token is invalid")
     })
 }

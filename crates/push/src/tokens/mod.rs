@@ -48,9 +48,9 @@ pub trait KeySource: Debug + Send + Sync {
 pub enum KeyLookup {
     /// Keys, among which is a candidate.
     Keys(Arc<KeySet>),
-    /// There is no such key: the token is rejected.
+    /// No key matches: the token is rejected.
     Unknown,
-    /// The keys are not available yet: the client is asked to retry (error 100).
+    /// The keys are not available yet: the client receives error 100 and retries.
     Unavailable,
 }
 
@@ -73,14 +73,14 @@ impl Tokens {
     /// leeway is 30 s.
     #[must_use]
     pub fn new(keys: KeySet) -> Tokens {
-        let is_of = |public: bool| {
+        let keys_of = |public: bool| {
             let kind = move |one: &Algorithm| one.is_asymmetric() == public;
             Algorithm::ALL.into_iter().filter(kind)
         };
-        let has = |public| is_of(public).any(|one| keys.has_candidate(one, None));
-        let kinds = [false, true].into_iter().filter(|public| has(*public));
+        let has_keys = |public| keys_of(public).any(|one| keys.has_candidate(one, None));
+        let kinds = [false, true].into_iter().filter(|public| has_keys(*public));
         Tokens {
-            algorithms: kinds.flat_map(is_of).collect(),
+            algorithms: kinds.flat_map(keys_of).collect(),
             keys: Keys::new(keys),
             issuer: None,
             audiences: Vec::new(),
@@ -112,10 +112,10 @@ impl Tokens {
         let keys = self.keys.current();
         let missing_key = keys.as_ref().and_then(|keys| {
             self.algorithms.iter().find(|one| {
-                let kin = |other: &Algorithm| {
+                let same_family = |other: &Algorithm| {
                     other.is_asymmetric() == one.is_asymmetric() && keys.has_candidate(*other, None)
                 };
-                !Algorithm::ALL.iter().any(kin)
+                !Algorithm::ALL.iter().any(same_family)
             })
         });
         if let Some(missing_key) = missing_key {
@@ -147,7 +147,7 @@ impl Tokens {
     /// Verifies signature, issuer, audience and validity of a token.
     fn verify<'t>(&self, token: &'t str, cx: &Cx) -> Result<ParsedToken<'t>, VerifyError> {
         let parsed = ParsedToken::parse(token.as_bytes())?;
-        let invalid = |why| VerifyError::Invalid(TokenError::Invalid(why));
+        let invalid = |reason| VerifyError::Invalid(TokenError::Invalid(reason));
         if !self.algorithms.contains(&parsed.algorithm) {
             return Err(invalid("the token's algorithm is not allowed"));
         }
@@ -183,15 +183,17 @@ impl Keys {
     /// Replaces the keys from the next token on, on all workers. Connected clients remain, and the [algorithms](Tokens::algorithms) do not
     /// change. Has no effect on the keys of a [`KeySource`].
     pub fn replace(&self, keys: KeySet) {
-        if let KeyStore::Static(here) = &self.0 {
-            *here.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        if let KeyStore::Static(current) = &self.0 {
+            *current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
         }
     }
 
     /// Returns the keys. `None`: they belong to a source.
     fn current(&self) -> Option<Arc<KeySet>> {
         match &self.0 {
-            KeyStore::Static(here) => Some(Arc::clone(&here.read().unwrap_or_else(PoisonError::into_inner))),
+            KeyStore::Static(current) => Some(Arc::clone(
+                &current.read().unwrap_or_else(PoisonError::into_inner),
+            )),
             KeyStore::Source(_) => None,
         }
     }

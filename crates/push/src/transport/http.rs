@@ -97,7 +97,7 @@ async fn serve_uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         Method::Post => parse_connect(&read_message(request).await?)?,
         // A plain `EventSource` need not send a request.
         _ => match query_connect(request)? {
-            Some(asked) => parse_connect(&asked)?,
+            Some(payload) => parse_connect(&payload)?,
             None => ConnectRequest::default(),
         },
     };
@@ -161,11 +161,11 @@ async fn serve_unidirectional(
     open.0.client.pending.start_handshake(handshake);
     open.0.connect_unidirectional(connect);
     stream.wait_readable().await;
-    if let Some(why) = stream.disconnect_reason()
+    if let Some(disconnect) = stream.disconnect_reason()
         && !open.0.client.has_connected()
-        && (!why.should_reconnect() || why == Disconnect::EXPIRED)
+        && (!disconnect.should_reconnect() || disconnect == Disconnect::EXPIRED)
     {
-        return Err(rejection_error(why));
+        return Err(rejection_error(disconnect));
     }
     stream.start_response(reply).await?;
     stream.run_session(&open.0, reply).await
@@ -204,7 +204,7 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
     let worker = request_worker(request)?;
     let format = request_format(request);
     let limit = worker.options().message_bytes;
-    // Each byte of a text may be escaped, and names are beside it.
+    // JSON may escape each byte of a string, and adds names.
     let body = read_body(request, 2 * limit + 1024).await?;
     let read = format.read(&body);
     let EmulationRequest { node, session, data } =
@@ -222,10 +222,10 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
     let data = match format {
         Format::Protobuf => data,
         Format::Json => serde_json::from_slice::<String>(&data)
-            .map_err(|why| {
+            .map_err(|error| {
                 malformed_error(
                     "`data` to be a text: commands as they would be sent on a WebSocket",
-                    &why,
+                    &error,
                 )
             })?
             .into(),
@@ -239,9 +239,9 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
         data,
     };
     if !worker.forward_emulated(name.worker, emulated) {
-        let what =
+        let expected =
             "server overloaded: too many commands are queued between workers; reconnect a little later";
-        return Err(Error::new(503, what).with_header("Retry-After", "1"));
+        return Err(Error::new(503, expected).with_header("Retry-After", "1"));
     }
     // The client of a session that has ended is notified by the end of its stream.
     reply.no_content()
@@ -252,7 +252,7 @@ fn admit(request: &Request<'_>, worker: &PushWorker) -> Result<Handshake> {
     worker.admit_connection()
 }
 
-/// Asks a client to reconnect later. `EventSource` stops permanently at any status but 200, so it receives an empty stream.
+/// Requests the client to reconnect later. `EventSource` stops permanently at any status but 200, so it receives an empty stream.
 fn retry_later(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, busy: Error) -> Result {
     if framing != Framing::Sse || request.method() != Method::Get || busy.status() != 503 {
         return Err(busy);
@@ -310,8 +310,8 @@ fn too_large(limit: usize) -> Error {
 
 /// Returns the connect command in the query.
 fn query_connect(request: &Request<'_>) -> Result<Option<Bytes>> {
-    let asked = request.query()?.get("cf_connect").map(Cow::into_owned);
-    Ok(asked.filter(|asked| !asked.is_empty()).map(Bytes::from))
+    let payload = request.query()?.get("cf_connect").map(Cow::into_owned);
+    Ok(payload.filter(|payload| !payload.is_empty()).map(Bytes::from))
 }
 
 /// Parses a message that starts with a connect command.
@@ -332,8 +332,8 @@ fn parse_connect(message: &Bytes) -> Result<ConnectRequest> {
     read.map_err(|error| malformed_error("a connect request", &error))
 }
 
-fn malformed_error(expected: &str, why: &dyn std::fmt::Display) -> Error {
-    Error::bad_request(format!("expected {expected}: {}", truncate(&why.to_string())))
+fn malformed_error(expected: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::bad_request(format!("expected {expected}: {}", truncate(&error.to_string())))
 }
 
 /// Limits the text of an error, which may repeat the input.
@@ -341,13 +341,13 @@ fn truncate(text: &str) -> &str {
     &text[..text.floor_char_boundary(ERROR_TEXT_BYTES)]
 }
 
-fn rejection_error(why: Disconnect) -> Error {
-    let status = match why {
+fn rejection_error(disconnect: Disconnect) -> Error {
+    let status = match disconnect {
         Disconnect::INVALID_TOKEN | Disconnect::EXPIRED => 401,
         Disconnect::PERMISSION_DENIED => 403,
         _ => 400,
     };
-    let Disconnect { code, reason } = why;
+    let Disconnect { code, reason } = disconnect;
     Error::new(
         status,
         format!("connect request rejected: {reason} (code {code})"),

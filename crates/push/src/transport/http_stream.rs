@@ -43,8 +43,8 @@ pub(crate) struct HttpStream {
 /// Sets `TCP_USER_TIMEOUT` for a request's connection: the kernel closes it once sent bytes remain unacknowledged for as long as a client
 /// has for a pong. Other streams of an HTTP/2 connection share that.
 pub(crate) fn limit_unacknowledged(request: &Request<'_>, worker: &PushWorker) {
-    let silence = worker.options().unacknowledged_within();
-    let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+    let limit = worker.options().unacknowledged_within();
+    let millis = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
     let conn = request.cx().conn(request.connection());
     // A Unix socket has no such option.
     if let Err(error) = conn.set_option(SocketOption::UserTimeout(millis)) {
@@ -117,17 +117,17 @@ impl Framing {
 
 /// Returns the parts of a message in Protobuf, without their lengths.
 fn protobuf_parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut left = message;
+    let mut remaining = message;
     std::iter::from_fn(move || {
         // A varint, seven bits a byte.
-        let bytes = left.iter().take_while(|&&byte| byte >= 0x80).count() + 1;
-        let (varint, rest) = left.split_at_checked(bytes)?;
+        let bytes = remaining.iter().take_while(|&&byte| byte >= 0x80).count() + 1;
+        let (varint, rest) = remaining.split_at_checked(bytes)?;
         let length = varint
             .iter()
             .rev()
             .fold(0, |length, &byte| length << 7 | usize::from(byte & 0x7F));
         let (part, rest) = rest.split_at_checked(length)?;
-        left = rest;
+        remaining = rest;
         Some(part)
     })
 }
@@ -208,12 +208,12 @@ impl HttpStream {
     }
 
     /// Ends the body behind the pending messages and a last one.
-    pub(crate) fn finish(&self, why: Disconnect, last: &[u8]) {
+    pub(crate) fn finish(&self, disconnect: Disconnect, last: &[u8]) {
         if self.ended.get().is_none() {
             if !last.is_empty() {
                 self.write(last, &mut self.pending.borrow_mut());
             }
-            self.ended.set(Some(why));
+            self.ended.set(Some(disconnect));
             self.wake();
         }
     }

@@ -68,14 +68,14 @@ impl Transport {
 
     /// Sends a push that was encoded once for all its receivers: as a frame, where [these are used](Transport::takes_frames). Returns
     /// `false` as [`Transport::send`].
-    pub(crate) fn send_frame(&self, written: Bytes) -> bool {
+    pub(crate) fn send_frame(&self, encoded: Bytes) -> bool {
         match self {
             Transport::None => true,
             Transport::Ws(ws) => {
-                ws.send_frame(&WsFrame::encoded(written));
+                ws.send_frame(&WsFrame::encoded(encoded));
                 true
             }
-            Transport::Stream(stream) => stream.append_message(&written),
+            Transport::Stream(stream) => stream.append_message(&encoded),
         }
     }
 
@@ -83,7 +83,7 @@ impl Transport {
     pub(crate) fn send(&self, format: Format, message: &[u8]) -> bool {
         match self {
             Transport::None => {}
-            // It disconnects slow clients by itself.
+            // The WebSocket disconnects slow clients itself.
             Transport::Ws(ws) => {
                 match (format, std::str::from_utf8(message)) {
                     (Format::Json, Ok(text)) => ws.send(Message::Text(text)),
@@ -95,15 +95,15 @@ impl Transport {
         true
     }
 
-    /// Closes it behind the messages that were sent: with the code and this reason where there is one, otherwise with `last`.
-    pub(crate) fn close(&self, why: Disconnect, reason: &str, last: &[u8]) {
+    /// Closes the transport after the sent messages: a WebSocket with the code and this reason, a stream with the message `last`.
+    pub(crate) fn close(&self, disconnect: Disconnect, reason: &str, last: &[u8]) {
         match self {
             Transport::None => {}
             Transport::Ws(ws) => {
-                let code = u16::try_from(why.code).ok().and_then(CloseCode::new);
+                let code = u16::try_from(disconnect.code).ok().and_then(CloseCode::new);
                 ws.close(code.unwrap_or(CloseCode::INTERNAL_ERROR), reason);
             }
-            Transport::Stream(stream) => stream.finish(why, last),
+            Transport::Stream(stream) => stream.finish(disconnect, last),
         }
     }
 }

@@ -9,7 +9,7 @@ pub(crate) struct SessionName {
 }
 
 impl SessionName {
-    /// `None`: not the name of a session.
+    /// Parses a session name. `None`: the text is none.
     pub(crate) fn parse(text: &str) -> Option<SessionName> {
         let (worker, secret) = text.split_once('.')?;
         let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());

@@ -25,11 +25,11 @@ pub(crate) struct UnidirectionalSocket {
 impl BidirectionalSocket {
     pub(crate) fn open(request: &Request<'_>) -> Result<BidirectionalSocket> {
         let worker = origin_checked_worker(request)?;
-        let offered = request.header("sec-websocket-protocol").unwrap_or_default();
+        let subprotocols = request.header("sec-websocket-protocol").unwrap_or_default();
         let binary = Format::Protobuf.subprotocol();
         let query = request.target().split_once('?').map_or("", |(_, query)| query);
         let mut parts = query.split('&');
-        let is_binary = offered.split(',').any(|protocol| protocol.trim() == binary)
+        let is_binary = subprotocols.split(',').any(|protocol| protocol.trim() == binary)
             || parts.any(|part| matches!(part, "cf_protocol=protobuf" | "format=protobuf"));
         let format = if is_binary { Format::Protobuf } else { Format::Json };
         let handshake = worker.admit_connection()?;

@@ -39,7 +39,7 @@ impl PublicationPool {
             published,
         } = self;
         published.acquire(|published| {
-            // First: the buffer of its previous data may be the one that is reused.
+            // Dropped first, so that the buffer of the previous data can be reused.
             *published = Published::default();
             published.data = buffers.copy(data);
         })
@@ -100,7 +100,7 @@ impl ApiPublication {
         format: DataFormat,
     ) -> Result<ChannelOptions, Fault> {
         if self.is_transient() && channel_options.conflation_interval.is_some() {
-            // It would overtake the held update, and be overwritten by the next one.
+            // The publication would overtake the held update, which would then overwrite it.
             return Err(Fault::NOT_AVAILABLE);
         }
         self.check_format(format)?;
@@ -214,18 +214,18 @@ impl PushWorker {
     pub(crate) async fn await_outcomes(
         &self,
         sent: PendingPublish,
-        until: Duration,
+        deadline: Duration,
     ) -> Result<Vec<PublishOutcome>, QueryError> {
         let PendingPublish {
             mut outcomes,
             replies,
         } = sent;
         if let Some((group, indices)) = replies {
-            let replies = group.all(&self.0.cx, until).await.ok_or(QueryError::Late)?;
+            let replies = group.all(&self.0.cx, deadline).await.ok_or(QueryError::Late)?;
             for (index, reply) in indices.into_iter().zip(replies) {
                 outcomes[index] = match reply {
                     ProgramReply::Published(position) => Ok(position),
-                    // In other channels it may be published.
+                    // It may be published in other channels.
                     ProgramReply::QueryResult(result) if matches!(*result, QueryResult::Draining) => {
                         return Err(QueryError::Late);
                     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// See the module. One entry for each connection and subscription that has a deadline.
+/// Deadlines in order: one entry for each connection and subscription that has one.
 #[derive(Debug, Default)]
 pub(crate) struct ExpiryQueue(BTreeSet<(u64, ExpiryKey)>);
 

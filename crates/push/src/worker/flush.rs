@@ -48,7 +48,7 @@ impl PushWorker {
         while !client.is_congested() {
             let frame = self.0.subscribers.borrow_mut().pop_push(id);
             match frame {
-                Some(written) => client.send_push(written),
+                Some(encoded) => client.send_push(encoded),
                 None => break,
             }
         }

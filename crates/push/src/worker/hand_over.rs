@@ -74,12 +74,12 @@ impl PushWorker {
         let with_members = self.0.settings.hand_over.includes_members();
         let disconnected_within = limits::DISCONNECT_DELAY + self.disconnect_spread();
         let present = with_members.then(|| disconnected_within + limits::PRESENCE_GRACE);
-        let saved = {
+        let section = {
             let mut shard = self.0.shard.borrow_mut();
             shard.freeze();
             shard.save(self.0.cx.now().since(Time(0)), present)
         };
-        self.0.settings.hand_over.send_section(saved);
+        self.0.settings.hand_over.send_section(section);
     }
 
     fn disconnect_spread(&self) -> Duration {

@@ -1,4 +1,4 @@
-//! Publishes what other threads have queued for this worker.
+//! Publishes the entries that other threads have queued for this worker.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::limits;
 use crate::publish::inbound_queue::{Inbound, InboundQueue};
 
 impl PushWorker {
-    /// Publishes what other threads have queued, as much as a turn takes. Returns whether there is more.
+    /// Publishes queued entries of other threads, up to the limit of a turn. Returns whether entries remain.
     pub(super) fn drain_inbound(&self, queues: &[InboundQueue]) -> bool {
         let queue = &queues[self.0.cx.worker()];
         // Before the queue is read: a thread that adds to it from now on wakes the worker again.
@@ -23,13 +23,13 @@ impl PushWorker {
         let (mut subscribers, mut pool) = (self.0.subscribers.borrow_mut(), self.0.pool.borrow_mut());
         let mut shard = self.0.shard.borrow_mut();
         let now = self.0.cx.now().since(Time(0));
-        let own = WorkerId(self.0.cx.worker() as u16);
-        let mut taken = 0;
-        while taken < limits::MESSAGES_PER_TURN && subscribers.backlog() <= limits::BACKLOG {
+        let worker_id = WorkerId(self.0.cx.worker() as u16);
+        let mut processed = 0;
+        while processed < limits::MESSAGES_PER_TURN && subscribers.backlog() <= limits::BACKLOG {
             let Some(inbound) = queue.pop() else {
                 break;
             };
-            taken += inbound.count();
+            processed += inbound.count();
             match inbound {
                 Inbound::Publication {
                     channel,
@@ -42,8 +42,8 @@ impl PushWorker {
                 }
                 Inbound::Records(records) => {
                     // Publications that were queued before them go first.
-                    while let Some(message) = subscribers.poll_request(own) {
-                        shard.handle(own, message, now);
+                    while let Some(message) = subscribers.poll_request(worker_id) {
+                        shard.handle(worker_id, message, now);
                     }
                     records.publish(&mut shard, now);
                 }
@@ -58,7 +58,7 @@ impl PushWorker {
                 }
             }
         }
-        queue.finish_turn(taken)
+        queue.finish_turn(processed)
     }
 
     /// Applies interruptions that are due, a limited number of channels a turn. Returns whether there is more to do at once.
@@ -75,16 +75,16 @@ impl PushWorker {
 
     /// Publishes all that is queued for this worker, with the requests of its own clients, before its channels are saved.
     pub(super) fn drain_before_save(&self, queues: &Arc<[InboundQueue]>) {
-        let own = WorkerId(self.0.cx.worker() as u16);
+        let worker_id = WorkerId(self.0.cx.worker() as u16);
         // Publications that were taken from a source may be in no other process.
         loop {
-            let more = self.drain_inbound(queues);
+            let has_more = self.drain_inbound(queues);
             let (mut subscribers, mut shard) = (self.0.subscribers.borrow_mut(), self.0.shard.borrow_mut());
             let now = self.0.cx.now().since(Time(0));
-            while let Some(message) = subscribers.poll_request(own) {
-                shard.handle(own, message, now);
+            while let Some(message) = subscribers.poll_request(worker_id) {
+                shard.handle(worker_id, message, now);
             }
-            if !more {
+            if !has_more {
                 break;
             }
         }

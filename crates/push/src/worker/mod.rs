@@ -278,8 +278,8 @@ impl PushWorker {
         let mesh = &mut *self.0.mesh.borrow_mut();
         let mut to_wake = mesh.take_wake_list();
         self.advance_hand_over(mesh.inbound_queues());
-        let mut more = self.drain_inbound(mesh.inbound_queues());
-        more |= self.run_source_commands(mesh);
+        let mut has_more = self.drain_inbound(mesh.inbound_queues());
+        has_more |= self.run_source_commands(mesh);
         for other in 0..to_wake.len() {
             // A worker that adds to the queue meanwhile wakes this one again.
             for _ in 0..limits::EMULATED_MESSAGES {
@@ -298,31 +298,31 @@ impl PushWorker {
             }
         }
         for (other, wake) in to_wake.iter_mut().enumerate() {
-            more |= self.exchange_requests(other, mesh, wake);
+            has_more |= self.exchange_requests(other, mesh, wake);
         }
         let queue = &mesh.inbound_queues()[self.0.cx.worker()];
-        more |= self.apply_interruptions(queue);
+        has_more |= self.apply_interruptions(queue);
         for (other, wake) in to_wake.iter_mut().enumerate() {
-            more |= self.send_events(other, mesh, wake);
+            has_more |= self.send_events(other, mesh, wake);
         }
-        more |= self.release_conflated();
+        has_more |= self.release_conflated();
         self.dispatch_events();
         self.update_metrics();
-        let (own, subscribers) = (self.0.cx.worker(), self.0.subscribers.borrow());
+        let (worker, subscribers) = (self.0.cx.worker(), self.0.subscribers.borrow());
         for (other, &wake) in to_wake.iter().enumerate() {
-            let has_room = other == own || mesh.has_request_room(other);
-            let is_held = other == own && self.is_holding();
-            more |= has_room && !is_held && subscribers.has_mail(WorkerId(other as u16));
+            let has_capacity = other == worker || mesh.has_request_room(other);
+            let is_held = other == worker && self.is_holding();
+            has_more |= has_capacity && !is_held && subscribers.has_mail(WorkerId(other as u16));
             if wake {
                 mesh.wake_worker(other);
             }
         }
         mesh.return_wake_list(to_wake);
-        more
+        has_more
     }
 
     /// Sends requests of clients here to a worker's channels, and handles that worker's requests and events. Sets `wake` if the other
-    /// worker has something to do. Returns whether there is more to receive.
+    /// worker must run. Returns whether more is to be received.
     fn exchange_requests(&self, other: usize, mesh: &mut Mesh, wake: &mut bool) -> bool {
         let (id, now) = (WorkerId(other as u16), self.0.cx.now().since(Time(0)));
         let (subscribers, shard) = (
@@ -337,7 +337,7 @@ impl PushWorker {
             return false;
         }
         *wake |= mesh.send_requests(other, subscribers);
-        // A worker that found no room is notified that there is some now.
+        // Wakes a worker that waits for capacity.
         *wake |= mesh.is_inbox_full(other);
         for _ in 0..if is_holding { 0 } else { limits::MESSAGES_PER_TURN } {
             let Some(message) = mesh.pop_request(other) else {
@@ -376,7 +376,7 @@ impl PushWorker {
         metrics.update_totals(subscribers.counts(), shard.counts(), shard.len());
     }
 
-    /// Reports events to clients and programs, and sends clients their queued pushes.
+    /// Dispatches events to clients and programs, and sends queued pushes.
     fn dispatch_events(&self) {
         self.deliver_replies();
         loop {

@@ -4,7 +4,7 @@
 //! request ─▶ a number for each query ─▶ subscribers ─ queues ─▶ shard ─ queues ─▶ subscribers ─▶ by its number ─▶ the request's group
 //! ```
 //!
-//! A number is in use until its reply has arrived, also when the request has timed out: so there are never more in flight than the limit.
+//! A number is in use until its reply has arrived, even if the request has timed out, so the limit of queries in flight holds.
 
 #[cfg(test)]
 mod tests;
@@ -108,9 +108,9 @@ impl<T> ReplyGroup<T> {
     }
 
     /// Returns all replies, in order. `None`: they did not arrive in time.
-    pub(super) async fn all(&self, cx: &Cx, until: Duration) -> Option<Vec<T>> {
+    pub(super) async fn all(&self, cx: &Cx, deadline: Duration) -> Option<Vec<T>> {
         let now = cx.now().since(Time(0));
-        let mut sleep = pin!(cx.sleep(until.saturating_sub(now)));
+        let mut sleep = pin!(cx.sleep(deadline.saturating_sub(now)));
         poll_fn(|context| {
             if self.missing.get() == 0 {
                 return Poll::Ready(self.replies.take().into_iter().collect());
@@ -136,7 +136,7 @@ impl PushWorker {
         &self,
         channel: String,
         query: ChannelQuery,
-        until: Duration,
+        deadline: Duration,
     ) -> Result<QueryResult, QueryError> {
         let group = ReplyGroup::new(1);
         {
@@ -160,7 +160,7 @@ impl PushWorker {
             subscribers.query_for(&Arc::from(channel), channel_options, query, number);
         }
         self.wake();
-        let replies = group.all(&self.0.cx, until).await;
+        let replies = group.all(&self.0.cx, deadline).await;
         match replies.ok_or(QueryError::Late)?.pop() {
             Some(ProgramReply::QueryResult(result)) => Ok(*result),
             _ => Err(Fault::INTERNAL.into()),

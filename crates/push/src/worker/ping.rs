@@ -1,4 +1,4 @@
-//! Connections by the second in which something is due: a ping, its pong, or the `connect` of a new connection.
+//! Deadlines of connections by second: for a ping, its pong, and the `connect` of a new connection.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -125,14 +125,14 @@ impl Wheel {
         (self.second + count - self.pong_timeout - 1) % count
     }
 
-    /// Adds a client to the emptiest second of the interval's later half, the last of several. However many connect at once, their pings
-    /// are spread; and a client that leaves soon needs none.
+    /// Adds a client to the least used second of the interval's second half, the last of equals: the pings of clients that connect together
+    /// are spread, and a short-lived client needs none.
     fn add_client(&mut self, id: ConnId) {
         let count = self.pinged.len();
-        let ahead = (count / 2..count)
+        let later = (count / 2..count)
             .rev()
             .map(|seconds| (self.second + seconds) % count);
-        if let Some(at) = ahead.min_by_key(|at| self.pinged[*at].len()) {
+        if let Some(at) = later.min_by_key(|at| self.pinged[*at].len()) {
             self.pinged[at].push(id);
         }
     }

@@ -14,7 +14,7 @@ use super::pending_replies::{QueryError, ReplyGroup};
 use crate::api::ChannelPattern;
 use crate::limits;
 
-/// Channels with subscribers, each with the number of these.
+/// Channels and their numbers of subscribers.
 type SurveyResult = Result<Vec<(Arc<str>, u32)>, QueryError>;
 
 /// A message between two workers. A response has the number of its request.
@@ -60,10 +60,10 @@ impl PushWorker {
     pub(crate) async fn list_channels(
         &self,
         pattern: Option<ChannelPattern>,
-        until: Duration,
+        deadline: Duration,
     ) -> Result<BTreeMap<String, u32>, QueryError> {
         let group = self.start_survey(pattern.map(Arc::new))?;
-        let results = group.all(&self.0.cx, until).await.ok_or(QueryError::Late)?;
+        let results = group.all(&self.0.cx, deadline).await.ok_or(QueryError::Late)?;
         let mut channels = BTreeMap::new();
         for result in results {
             channels.extend(result?.into_iter().map(|(name, count)| (name.to_string(), count)));

@@ -29,11 +29,11 @@ pub(crate) struct ConnectionCommand {
     /// One of the connections. `None`: all.
     pub(crate) client: Option<Arc<str>>,
     pub(crate) action: UserAction,
-    /// Counts the connections that were reached, for a caller that waits.
+    /// Counts affected connections, for a caller that awaits the number.
     pub(crate) progress: Option<Arc<CommandProgress>>,
 }
 
-/// The connections that a command has reached, across all workers.
+/// The number of connections that a command has affected, across all workers.
 #[derive(Debug)]
 pub(crate) struct CommandProgress {
     connections: AtomicU32,
@@ -118,8 +118,8 @@ impl PushWorker {
     /// # Errors
     /// [`Busy`]: nothing was done.
     pub(crate) fn run_on_all(&self, command: &ConnectionCommand) -> Result<(), Busy> {
-        let own = self.0.cx.worker();
-        if !self.0.mesh.borrow_mut().broadcast_command(own, command) {
+        let worker = self.0.cx.worker();
+        if !self.0.mesh.borrow_mut().broadcast_command(worker, command) {
             return Err(Busy);
         }
         self.run_command(command);

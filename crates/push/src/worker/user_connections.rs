@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// See the module. One entry for each connected user.
+/// Numbers of connections: one entry for each connected user.
 #[derive(Debug, Default)]
 pub(crate) struct UserConnections(Mutex<BTreeMap<Box<str>, u32>>);
 

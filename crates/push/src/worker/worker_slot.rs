@@ -1,4 +1,4 @@
-//! A request's way to the push part of its worker, which starts as soon as there are options.
+//! Access of a request to the push part of its worker, which starts as soon as options are set.
 
 use std::cell::OnceCell;
 use std::future::poll_fn;
@@ -71,7 +71,7 @@ pub(crate) fn request_worker<'r>(request: &Request<'r>) -> Result<&'r PushWorker
         .ok_or_else(|| Error::not_found("push is not configured yet"))
 }
 
-/// Returns the same for a page that may connect.
+/// Like [`request_worker`], and checks the origin of the page.
 ///
 /// # Errors
 /// As [`request_worker`]; 403 for a page of another origin that is not allowed.

@@ -79,8 +79,8 @@ impl Scope {
     pub(super) fn add_socket(&mut self, pattern: &str, options: &WsOptions, maker: Box<SocketFactory>) {
         match WsRoute::new(options, maker) {
             Ok(gate) => self.add(Some("GET"), pattern, Action::Socket(gate)),
-            Err(what) => {
-                self.refuse(AppError(format!("WebSocket route `{pattern}`: {what}")));
+            Err(problem) => {
+                self.refuse(AppError(format!("WebSocket route `{pattern}`: {problem}")));
             }
         }
     }

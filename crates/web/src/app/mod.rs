@@ -190,9 +190,9 @@ impl App {
     /// Adds state that each worker builds for itself at its start; handlers access it by type ([`Request::local`]). It needs no
     /// lock: caches, pools, counters.
     #[must_use]
-    pub fn per_worker<T: 'static>(mut self, make: impl Fn(&Cx) -> T + Send + Sync + 'static) -> App {
-        let make = move |cx: &Cx| -> (TypeId, Box<dyn Any>) { (TypeId::of::<T>(), Box::new(make(cx))) };
-        self.per_worker.push(Box::new(make));
+    pub fn per_worker<T: 'static>(mut self, create: impl Fn(&Cx) -> T + Send + Sync + 'static) -> App {
+        let create = move |cx: &Cx| -> (TypeId, Box<dyn Any>) { (TypeId::of::<T>(), Box::new(create(cx))) };
+        self.per_worker.push(Box::new(create));
         self
     }
 
@@ -369,20 +369,20 @@ impl CompiledApp {
 
 /// Checks relations between limits that the server relies on.
 fn check(limits: &Limits) -> std::result::Result<(), AppError> {
-    let most = u64::from(limits::MAX_HEAD_BYTES);
+    let max = u64::from(limits::MAX_HEAD_BYTES);
     let bounds = [
-        ("http1.head_bytes", u64::from(limits.http1.head_bytes), most),
+        ("http1.head_bytes", u64::from(limits.http1.head_bytes), max),
         (
             "http1.start_line_bytes",
             u64::from(limits.http1.start_line_bytes),
-            most,
+            max,
         ),
-        ("http1.trailer_bytes", u64::from(limits.http1.trailer_bytes), most),
+        ("http1.trailer_bytes", u64::from(limits.http1.trailer_bytes), max),
     ];
-    for (name, value, most) in bounds {
-        if value > most {
+    for (name, value, max) in bounds {
+        if value > max {
             return Err(AppError(format!(
-                "limit {name}: expected at most {most}, found {value}"
+                "limit {name}: expected at most {max}, found {value}"
             )));
         }
     }

@@ -1,7 +1,6 @@
 //! Delegate routes: reached only through a handler of the application, once it has admitted the request.
 //!
-//! Owns the delegation from one handler to another within a request: the rest of its body, its hooks, its response. Does not know
-//! the reason.
+//! Owns the delegation from one handler to another within a request: the rest of its body, its hooks, its response.
 
 use std::cell::Cell;
 
@@ -64,7 +63,7 @@ impl Reply<'_> {
         // Set before the head of a streamed response is sent, because the hooks see it.
         self.hooks = hooks;
         let limits = app.limits();
-        let (streamed, most) = match &route_match {
+        let (streamed, limit) = match &route_match {
             RouteMatch::Route(CompiledRoute {
                 action: Action::Task { streamed: true, .. },
                 body_bytes,
@@ -77,12 +76,12 @@ impl Reply<'_> {
         let mut body = Vec::new();
         // The data on the stream of an extended CONNECT is not a body.
         if !streamed && request.head.protocol.is_none() {
-            let left = Cell::new(most);
-            while let Some(piece) = request.chunk_within(&left).await? {
+            let remaining = Cell::new(limit);
+            while let Some(piece) = request.chunk_within(&remaining).await? {
                 body.extend_from_slice(&piece);
             }
         }
-        let delegated = request.delegated(path, params, &body, hooks, most);
+        let delegated = request.delegated(path, params, &body, hooks, limit);
         let outcome = match response::run_before(&delegated, self) {
             Ok(Flow::Continue) => run(&route_match, &delegated, self).await,
             Ok(Flow::Stop) => Ok(()),

@@ -10,16 +10,16 @@ use crate::logging::stderr_logger;
 /// Serves `addr` with a handler of the engine (bytes, not HTTP) and the engine's defaults until a termination signal, then lets
 /// connections finish. Address and log are those of [`App::run`](crate::App::run).
 ///
-/// `make` builds the handler of each worker, on that worker's thread.
-pub fn serve<H, F>(addr: &str, make: F) -> Exit
+/// `create` builds the handler of each worker, on that worker's thread.
+pub fn serve<H, F>(addr: &str, create: F) -> Exit
 where
     H: Handler,
     F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
 {
-    Exit::from(run(addr, Config::default(), make))
+    Exit::from(run(addr, Config::default(), create))
 }
 
-pub(crate) fn run<H, F>(addr: &str, config: Config, make: F) -> Result<(), Box<dyn std::error::Error>>
+pub(crate) fn run<H, F>(addr: &str, config: Config, create: F) -> Result<(), Box<dyn std::error::Error>>
 where
     H: Handler,
     F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
@@ -35,11 +35,11 @@ where
     // Before any thread is started: threads inherit the mask of blocked signals.
     let signals = block_signals()?;
     // Logged when all workers serve, so that scripts can wait for it.
-    let say = move |_: &_| {
+    let on_listening = move |_: &_| {
         for addr in addrs.drain(..) {
             log::info!("listening on {addr}");
         }
     };
-    engine.run_observed(&signals, make, say)?;
+    engine.run_observed(&signals, create, on_listening)?;
     Ok(())
 }

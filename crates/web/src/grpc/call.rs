@@ -51,17 +51,17 @@ impl<'c> Call<'c> {
     pub(super) fn open(&mut self) -> Result {
         let fields = &self.request.head.fields;
         if self.content.dialect == Dialect::Grpc && !self.request.accepts_trailers() {
-            let what = "expected HTTP/2 or `TE: trailers`, which carry the status; found neither";
-            return Err(Status::new(Code::Internal, what));
+            let message = "expected HTTP/2 or `TE: trailers`, which carry the status; found neither";
+            return Err(Status::new(Code::Internal, message));
         }
         if let Some(name) = fields.get("grpc-encoding") {
             self.incoming = Encoding::of(name).ok_or_else(|| {
-                let what = format!(
+                let message = format!(
                     "expected `grpc-encoding` to be one of {}, found `{}`",
                     Encoding::ALL,
                     crate::http::client_text::escape_value(name)
                 );
-                Status::new(Code::Unimplemented, what)
+                Status::new(Code::Unimplemented, message)
             })?;
         }
         if self.settings.compress {
@@ -74,11 +74,11 @@ impl<'c> Call<'c> {
         }
         if let Some(value) = fields.get("grpc-timeout") {
             let timeout = grpc::parse_timeout(value).ok_or_else(|| {
-                let what = format!(
+                let message = format!(
                     "expected `grpc-timeout` to be one to eight digits and one of H, M, S, m, u, n; found `{}`",
                     crate::http::client_text::escape_value(value)
                 );
-                Status::new(Code::Internal, what)
+                Status::new(Code::Internal, message)
             })?;
             self.deadline = Some(self.request.cx().now().after(timeout));
         }
@@ -120,8 +120,8 @@ impl<'c> Call<'c> {
         let Some(value) = line.and_then(|line| binary_values(line).next()) else {
             return Ok(None);
         };
-        let what = || Status::new(Code::Internal, format!("expected base64 in `{name}`"));
-        value.map(Some).ok_or_else(what)
+        let message = || Status::new(Code::Internal, format!("expected base64 in `{name}`"));
+        value.map(Some).ok_or_else(message)
     }
 
     /// Adds a value to the initial metadata; with a name that ends in `-bin` it may be any bytes. No effect once the first reply
@@ -165,7 +165,7 @@ impl<'c> Call<'c> {
 }
 
 fn add(fields: &mut FieldBlock, name: &str, value: &[u8]) -> Result {
-    let refused = |why: &str| Status::internal(format!("metadata `{}`: {why}", name.escape_debug()));
+    let refused = |reason: &str| Status::internal(format!("metadata `{}`: {reason}", name.escape_debug()));
     if !is_valid_name(name) || is_reserved(name) {
         return Err(refused(
             "expected a name of letters in lower case, digits, `_`, `-` and `.` that is not the protocol's own",

@@ -54,9 +54,9 @@ impl Compressor {
         self.scratch.clear();
         self.inflater
             .inflate(encoding, message, limit, &mut self.scratch)?;
-        let shown = read(&self.scratch);
+        let result = read(&self.scratch);
         self.scratch.shrink_to(limits::SCRATCH_BYTES);
-        Ok(shown)
+        Ok(result)
     }
 }
 

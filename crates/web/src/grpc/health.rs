@@ -1,4 +1,4 @@
-//! `grpc.health.v1.HealthService`: the serving status of services, for load balancers and orchestrators.
+//! `grpc.health.v1.Health`: the serving status of services, for load balancers and orchestrators.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -96,19 +96,19 @@ impl HealthService {
     /// Returns the service, to be added to an application.
     #[must_use]
     pub fn service(&self) -> Service {
-        let (checked, watched, listed) = (self.clone(), self.clone(), self.clone());
+        let (checked, watched, listing) = (self.clone(), self.clone(), self.clone());
         Service::new("grpc.health.v1.Health")
             .unary(
                 "Check",
                 async move |call: &Call<'_>, request: HealthCheckRequest| {
-                    let found = checked.find(call, &request.service);
+                    let status = checked.find(call, &request.service);
                     let unknown = || Status::new(Code::NotFound, "unknown service");
-                    found.ok_or_else(unknown)
+                    status.ok_or_else(unknown)
                 },
             )
             .unary("List", async move |call: &Call<'_>, _: HealthListRequest| {
                 let draining = call.request().cx().is_draining();
-                let shared = listed.lock();
+                let shared = listing.lock();
                 let statuses = shared
                     .serving
                     .iter()
@@ -140,26 +140,26 @@ impl HealthService {
         replies: &mut Replies<'_, '_, HealthCheckResponse>,
     ) -> Result {
         let watcher = self.watcher();
-        let mut told = None;
+        let mut last_sent = None;
         let mut draining = pin!(call.request().cx().draining());
         loop {
-            let (now, ends) = poll_fn(|context| {
-                let ends = draining.as_mut().poll(context).is_ready();
+            let (now, is_draining) = poll_fn(|context| {
+                let is_draining = draining.as_mut().poll(context).is_ready();
                 // Registers the waker before the check, so that no change in between is missed.
                 watcher.wait(context.waker());
                 let now = self.find(call, service).unwrap_or(SERVICE_UNKNOWN);
-                if ends || told != Some(now) {
-                    Poll::Ready((now, ends))
+                if is_draining || last_sent != Some(now) {
+                    Poll::Ready((now, is_draining))
                 } else {
                     Poll::Pending
                 }
             })
             .await;
-            if told != Some(now) {
+            if last_sent != Some(now) {
                 replies.send(&now).await?;
-                told = Some(now);
+                last_sent = Some(now);
             }
-            if ends {
+            if is_draining {
                 return Err(Status::new(Code::Unavailable, "the server is shutting down"));
             }
         }

@@ -90,7 +90,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
 
     /// Returns the only message of a unary request.
     pub(super) async fn only(mut self) -> Result<T> {
-        let unlike = |what| Status::new(Code::Unimplemented, what);
+        let unlike = |reason| Status::new(Code::Unimplemented, reason);
         let message = self.next().await?;
         let message = message.ok_or_else(|| unlike("expected one message, found none"))?;
         match self.next().await? {
@@ -104,8 +104,10 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         while self.rest.is_empty() {
             let Some(piece) = self.call.request().chunk().await? else {
                 let text = self.text.as_mut().map_or(Ok(()), TextDecoder::end_of_input);
-                let ended = text.and_then(|()| self.decoder.end_of_input());
-                return ended.map(|()| false).map_err(|fault| Status::from_fault(&fault));
+                let finished = text.and_then(|()| self.decoder.end_of_input());
+                return finished
+                    .map(|()| false)
+                    .map_err(|fault| Status::from_fault(&fault));
             };
             self.rest = match &mut self.text {
                 None => piece,
@@ -124,8 +126,8 @@ impl<'a, T: Message + Default> Messages<'a, T> {
     fn read(&self, bytes: &[u8]) -> Result<T> {
         let read = |bytes: &[u8]| {
             T::decode(bytes).map_err(|error| {
-                let what = format!("expected a message of this method's type: {error}");
-                Status::new(Code::Internal, what)
+                let reason = format!("expected a message of this method's type: {error}");
+                Status::new(Code::Internal, reason)
             })
         };
         if !self.compressed {
@@ -133,8 +135,8 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         }
         let limit = self.call.settings.limits.message_bytes as usize;
         let coder = &self.call.request().worker.grpc;
-        let shown = coder.borrow_mut().inflate(self.call.incoming, bytes, limit, read);
-        shown.map_err(|fault| Status::from_fault(&fault))?
+        let result = coder.borrow_mut().inflate(self.call.incoming, bytes, limit, read);
+        result.map_err(|fault| Status::from_fault(&fault))?
     }
 }
 

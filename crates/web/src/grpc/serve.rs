@@ -31,11 +31,11 @@ pub(super) async fn serve(
     let mut call = Call::new(request, settings, content);
     let outcome = match call.open() {
         Ok(()) => {
-            let work = pin!(handler(&call, reply));
-            let work = catch_panics(work, |panic| Status::internal(panic_text(panic)));
+            let call_future = pin!(handler(&call, reply));
+            let call_future = catch_panics(call_future, |panic| Status::internal(panic_text(panic)));
             match call.remaining_time() {
-                None => work.await,
-                Some(span) => within(request.cx(), span, work).await,
+                None => call_future.await,
+                Some(span) => within(request.cx(), span, call_future).await,
             }
         }
         Err(status) => Err(status),
@@ -59,17 +59,17 @@ pub(super) fn content_type<'r>(request: &Request<'r>) -> crate::Result<ContentTy
     let content = found.and_then(ContentType::parse);
     content.filter(ContentType::is_proto).ok_or_else(|| {
         let found = found.map_or_else(|| "none".into(), |found| format!("`{}`", client_text::escape_value(found)));
-        let what = format!(
+        let message = format!(
             "expected `Content-Type: application/grpc`, `application/grpc-web` or `application/grpc-web-text`, found {found}"
         );
-        Error::new(415, what)
+        Error::new(415, message)
     })
 }
 
-async fn within(cx: &Cx, span: Duration, work: impl Future<Output = Result>) -> Result {
-    let mut work = pin!(work);
+async fn within(cx: &Cx, span: Duration, call_future: impl Future<Output = Result>) -> Result {
+    let mut call_future = pin!(call_future);
     let mut sleep = pin!(cx.sleep(span));
-    poll_fn(|context| match work.as_mut().poll(context) {
+    poll_fn(|context| match call_future.as_mut().poll(context) {
         Poll::Ready(outcome) => Poll::Ready(outcome),
         Poll::Pending => sleep
             .as_mut()
@@ -88,8 +88,8 @@ fn end(call: &Call<'_>, reply: &mut Reply<'_>, status: &Status) -> crate::Result
         }
         return end_web(call.dialect(), reply, &fields);
     }
-    let alone = !reply.is_streaming() && reply.body().is_empty() && !call.has_headers();
-    if alone {
+    let trailers_only = !reply.is_streaming() && reply.body().is_empty() && !call.has_headers();
+    if trailers_only {
         // Trailers-Only: there is no body for trailers to follow.
         reply.add_headers(&fields);
     } else {

@@ -84,8 +84,8 @@ impl Service {
     {
         self.add(method, async move |call: &Call<'_>, reply: &mut Reply<'_>| {
             let message = Messages::new(call).only().await?;
-            let answer = handler(call, message).await?;
-            answer_with(call, reply, &answer)
+            let response = handler(call, message).await?;
+            answer_with(call, reply, &response)
         })
     }
 
@@ -114,8 +114,8 @@ impl Service {
     {
         self.add(method, async move |call: &Call<'_>, reply: &mut Reply<'_>| {
             call.request().disable_body_rate();
-            let answer = handler(call, &mut Messages::new(call)).await?;
-            answer_with(call, reply, &answer)
+            let response = handler(call, &mut Messages::new(call)).await?;
+            answer_with(call, reply, &response)
         })
     }
 
@@ -137,7 +137,7 @@ impl Service {
         })
     }
 
-    fn add<F>(mut self, method: &str, run: F) -> Service
+    fn add<F>(mut self, method: &str, method_handler: F) -> Service
     where
         F: AsyncFn(&Call<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
     {
@@ -145,7 +145,7 @@ impl Service {
             group.post_streamed(
                 pattern,
                 async move |request: &Request<'_>, reply: &mut Reply<'_>| {
-                    serve(&settings, request, reply, &run).await
+                    serve(&settings, request, reply, &method_handler).await
                 },
             )
         };
@@ -161,11 +161,11 @@ impl Service {
         let group = group.after(translate).post_streamed(
             &format!("/{name}/{{method}}"),
             async move |request: &Request<'_>, reply: &mut Reply<'_>| {
-                let run = async |_: &Call<'_>, _: &mut Reply<'_>| {
-                    let what = format!("unknown method `{}`", request.path());
-                    Err(Status::new(Code::Unimplemented, what))
+                let method_handler = async |_: &Call<'_>, _: &mut Reply<'_>| {
+                    let message = format!("unknown method `{}`", request.path());
+                    Err(Status::new(Code::Unimplemented, message))
                 };
-                serve(&unknown, request, reply, run).await
+                serve(&unknown, request, reply, method_handler).await
             },
         );
         self.methods.into_iter().fold(group, |group, (method, add)| {

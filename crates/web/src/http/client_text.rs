@@ -19,8 +19,8 @@ pub(crate) fn truncate(text: &str) -> Cow<'_, str> {
 /// Returns a field's value, escaped where it is not visible ASCII, and cut.
 pub(crate) fn escape_value(value: &[u8]) -> String {
     let start = &value[..value.len().min(limits::ERROR_TEXT_BYTES)];
-    let more = if start.len() < value.len() { "…" } else { "" };
-    format!("{}{more}", start.escape_ascii())
+    let ellipsis = if start.len() < value.len() { "…" } else { "" };
+    format!("{}{ellipsis}", start.escape_ascii())
 }
 
 /// Writes `number` in decimal at the end of `digits` and returns the written part.

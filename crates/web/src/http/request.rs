@@ -303,8 +303,8 @@ impl<'r> Request<'r> {
             return Ok(None);
         };
         let piece = exchange.chunk().await?;
-        if let (Some(piece), Some(most)) = (&piece, left.get()) {
-            let rest = most.checked_sub(piece.len() as u64);
+        if let (Some(piece), Some(limit)) = (&piece, left.get()) {
+            let rest = limit.checked_sub(piece.len() as u64);
             left.set(Some(rest.ok_or_else(|| {
                 Error::new(413, "request body is longer than this route allows")
             })?));
@@ -414,7 +414,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Returns true if there is an access log, so that notes are retained.
+    /// Returns true if there is an access log, so that log fields are retained.
     #[must_use]
     pub fn is_logged(&self) -> bool {
         self.worker.access.is_some()
@@ -485,9 +485,9 @@ impl<'r> Request<'r> {
 }
 
 #[cold]
-fn missing<T>(how: &str) -> Error {
+fn missing<T>(hint: &str) -> Error {
     Error::internal(format!(
-        "no value of type {}: expected one from {how}",
+        "no value of type {}: expected one from {hint}",
         std::any::type_name::<T>()
     ))
 }

@@ -32,18 +32,18 @@ impl RedactedParams {
     /// Adds names, decoded. None is removed on reload, because clients continue to send parameters of an earlier configuration;
     /// beyond [`limits::REDACTED_PARAM_NAMES`] names the oldest are dropped.
     pub fn add<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) {
-        let mut held = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = held.to_vec();
+        let mut guard = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = guard.to_vec();
         for name in names {
             if all.iter().all(|known| **known != *name.as_ref()) {
                 all.push(name.as_ref().into());
             }
         }
-        if all.len() == held.len() {
+        if all.len() == guard.len() {
             return;
         }
         all.drain(..all.len().saturating_sub(limits::REDACTED_PARAM_NAMES));
-        *held = all.into();
+        *guard = all.into();
         self.0.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -67,11 +67,11 @@ pub(crate) fn redacted_target<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) 
     let (path, raw) = target.split_at(start + 1);
     let is_hidden = |pair: &[u8]| {
         let (name, _) = query::halves(pair);
-        let named = |hidden: &N| query::bytes(name).eq(hidden.as_ref().bytes());
-        name.len() < pair.len() && names.iter().any(named)
+        let is_redacted = |hidden: &N| query::bytes(name).eq(hidden.as_ref().bytes());
+        name.len() < pair.len() && names.iter().any(is_redacted)
     };
     // Returns the length of the visible prefix of the text between two `&`; `None`: all.
-    let shown = |part: &[u8]| {
+    let redact = |part: &[u8]| {
         let mut from = 0;
         for pair in part.split(|byte| *byte == b';') {
             if is_hidden(pair) {
@@ -82,7 +82,7 @@ pub(crate) fn redacted_target<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) 
         None
     };
     let parts = || raw.split(|byte| *byte == b'&');
-    if parts().all(|part| shown(part).is_none()) {
+    if parts().all(|part| redact(part).is_none()) {
         return Cow::Borrowed(target);
     }
     let mut redacted_target = path.to_vec();
@@ -90,7 +90,7 @@ pub(crate) fn redacted_target<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) 
         if number > 0 {
             redacted_target.push(b'&');
         }
-        match shown(part) {
+        match redact(part) {
             Some(until) => {
                 redacted_target.extend_from_slice(&part[..until]);
                 redacted_target.extend_from_slice(b"***");

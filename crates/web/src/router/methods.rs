@@ -47,8 +47,8 @@ fn slot(method: Method<'_>) -> Option<usize> {
 
 /// Returns true if a name is a token (RFC 9110 §5.6.2).
 pub(super) fn is_token(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(fits)
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_token)
 }
 
 /// The routes of one pattern under construction.

@@ -68,9 +68,13 @@ impl PartialOrd for Segment {
 /// # Errors
 /// The prefix does not begin with a slash, ends in one or has a wildcard; the result is not a pattern. An empty prefix is valid.
 pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
-    let refuse = |text: &str, at, what| {
+    let refuse = |text: &str, at, problem| {
         let pattern = text.to_owned();
-        Err(RouteError::Pattern { pattern, at, what })
+        Err(RouteError::Pattern {
+            pattern,
+            at,
+            what: problem,
+        })
     };
     if prefix.ends_with('/') {
         let at = prefix.len() - 1;
@@ -90,9 +94,9 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
     if !pattern.is_empty() && !pattern.starts_with('/') {
         return refuse(pattern, 0, NO_SLASH);
     }
-    let whole = format!("{prefix}{pattern}");
-    RoutePattern::parse(&whole)?;
-    Ok(whole)
+    let joined = format!("{prefix}{pattern}");
+    RoutePattern::parse(&joined)?;
+    Ok(joined)
 }
 
 const NO_SLASH: &str = "a route must start with `/`";
@@ -111,10 +115,10 @@ impl RoutePattern {
             let bytes = text.len();
             return Err(RouteError::TooLong { beginning, bytes });
         }
-        read(text).map_err(|(at, what)| RouteError::Pattern {
+        read(text).map_err(|(at, problem)| RouteError::Pattern {
             pattern: text.to_owned(),
             at,
-            what,
+            what: problem,
         })
     }
 }
@@ -178,7 +182,7 @@ fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> R
             read_name(&rest[1..end], start + at + 1, names)?;
             at += end + 1;
         } else {
-            literal.push(read_character(next).map_err(|what| (start + at, what))?);
+            literal.push(read_character(next).map_err(|problem| (start + at, problem))?);
             at += next.len_utf8();
         }
     }
@@ -204,12 +208,17 @@ fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> R
 /// Parses the name between two braces, with the star of a wildcard.
 fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), PatternFault> {
     let name = text.strip_prefix('*').unwrap_or(text);
-    let fits = |index: usize, byte: u8| match byte {
+    let is_valid = |index: usize, byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'_' => true,
         b'0'..=b'9' => index > 0,
         _ => false,
     };
-    if name.is_empty() || !name.bytes().enumerate().all(|(index, byte)| fits(index, byte)) {
+    if name.is_empty()
+        || !name
+            .bytes()
+            .enumerate()
+            .all(|(index, byte)| is_valid(index, byte))
+    {
         return Err((
             at,
             "invalid parameter name; expected a letter or `_`, then letters, digits and `_`",

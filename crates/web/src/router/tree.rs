@@ -123,17 +123,17 @@ impl TreeNode {
         }
         let index = self.keys.iter().position(|&known| known == key)?;
         // Literals with the same key are adjacent; most often there is one.
-        let alike = self.keys[index..].iter().zip(&self.literals[index..]);
-        let mut alike = alike.take_while(|&(&known, _)| known == key);
-        alike.find_map(|(_, literal)| literal.is(text).then_some(literal.child))
+        let candidates = self.keys[index..].iter().zip(&self.literals[index..]);
+        let mut candidates = candidates.take_while(|&(&known, _)| known == key);
+        candidates.find_map(|(_, literal)| literal.is(text).then_some(literal.child))
     }
 
     fn literal_of_many(&self, key: u64, text: &[u8]) -> Option<u32> {
         let first = self.keys.partition_point(|&known| known < key);
-        let alike = self.keys[first..].partition_point(|&known| known == key);
-        let alike = &self.literals[first..first + alike];
-        let found = alike.binary_search_by(|literal| (*literal.text).cmp(text));
-        found.ok().map(|index| alike[index].child)
+        let candidates = self.keys[first..].partition_point(|&known| known == key);
+        let candidates = &self.literals[first..first + candidates];
+        let found = candidates.binary_search_by(|literal| (*literal.text).cmp(text));
+        found.ok().map(|index| candidates[index].child)
     }
 }
 
@@ -151,8 +151,8 @@ impl Affixed {
     fn value(&self, segment: &[u8]) -> Option<(usize, usize)> {
         let start = self.prefix.len();
         let end = segment.len().checked_sub(self.suffix.len())?;
-        let fits = start < end && ends_fit(segment, &self.prefix, &self.suffix);
-        fits.then_some((start, end))
+        let matches = start < end && ends_fit(segment, &self.prefix, &self.suffix);
+        matches.then_some((start, end))
     }
 }
 

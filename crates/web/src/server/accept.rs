@@ -32,7 +32,7 @@ use crate::server::peer::PeerInfo;
 use crate::server::stream_connection::StreamConnection;
 use crate::stats::WorkerStats;
 
-/// a listener protocol with the state of one worker.
+/// A listener protocol with the state of one worker.
 pub(crate) struct ListenerState {
     generation: u64,
     protocol: ListenerProtocol,
@@ -77,7 +77,7 @@ impl ListenerTable {
     pub(super) fn new(protocols: &ListenerProtocols) -> ListenerTable {
         ListenerTable {
             protocols: protocols.clone(),
-            // Read before the list: a listener protocol that changes in between is only checked once more.
+            // Read before the list: a listener protocol that changes in between is only checked twice.
             generation: Cell::new(protocols.generation()),
             all: RefCell::new(
                 protocols

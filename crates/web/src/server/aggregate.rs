@@ -76,12 +76,12 @@ impl HttpServer {
 
     /// Returns true if the worker's budget allows the collected bytes.
     fn fits_budget(&self, aggregator: &mut BodyAggregator) -> bool {
-        let held = aggregator.head.capacity() + aggregator.body.capacity();
+        let reserved = aggregator.head.capacity() + aggregator.body.capacity();
         let bodies = &self.worker.bodies;
         let collected = aggregator
             .collected
             .get_or_insert_with(|| BodyReservation::new(bodies, None));
-        collected.grow(held, u64::MAX)
+        collected.grow(reserved, u64::MAX)
     }
 
     pub(super) fn new_aggregator(

@@ -93,7 +93,7 @@ impl BodyQueue {
     /// none, or the minimum rate of the body bounds it. A live stream may send data as slowly as it likes; a sender has no reason
     /// to split framing.
     pub(super) fn line_deadline(&mut self, now: Time, span: Duration) -> Option<Time> {
-        let begins = match &self.progress {
+        let started_at = match &self.progress {
             Some(BodyProgress::Http1(decoder))
                 if self.rate_exempt && !self.paused && self.fault.is_none() =>
             {
@@ -101,10 +101,10 @@ impl BodyQueue {
             }
             _ => None,
         };
-        self.partial_line = begins.map(|begins| match self.partial_line {
+        self.partial_line = started_at.map(|started_at| match self.partial_line {
             // Setting it again at each byte would postpone it.
-            Some((same, due)) if same == begins => (same, due),
-            _ => (begins, now.after(span)),
+            Some((last_start, due)) if last_start == started_at => (last_start, due),
+            _ => (started_at, now.after(span)),
         });
         self.partial_line.map(|(_, due)| due)
     }

@@ -91,10 +91,10 @@ impl Allowance {
         if self.until == Time(0) {
             self.begin(limits, now, count);
         }
-        let taken = count.saturating_sub(std::mem::replace(&mut self.base, count));
-        let most = now.after(limits.send_pause);
-        let earned = Duration::try_from_secs_f64(taken as f64 / f64::from(rate));
-        self.until = earned.map_or(most, |earned| self.until.after(earned).min(most));
+        let sent = count.saturating_sub(std::mem::replace(&mut self.base, count));
+        let latest = now.after(limits.send_pause);
+        let earned = Duration::try_from_secs_f64(sent as f64 / f64::from(rate));
+        self.until = earned.map_or(latest, |earned| self.until.after(earned).min(latest));
         now > self.until
     }
 }
@@ -152,11 +152,11 @@ impl HttpServer {
             // The response to the last request is not completely taken: that counts as a transfer.
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             ConnPhase::Head if state.head_started => {
-                let what = "timed out waiting for the rest of the request head";
+                let message = "timed out waiting for the rest of the request head";
                 let rejected = RejectedRequest::unknown(&self.worker, h1::Version::Http11);
                 let next = self.reject(
                     state.client(),
-                    &Error::new(408, what),
+                    &Error::new(408, message),
                     h1::Exchange::REFUSED,
                     &rejected,
                     out,
@@ -194,8 +194,8 @@ impl HttpServer {
                 return conn.set_deadline(Some(due.since(now)));
             }
             conn.set_deadline(None);
-            let what = "timed out waiting for the rest of a chunk size line or of the trailers";
-            return exchange.fail(Error::new(408, what));
+            let message = "timed out waiting for the rest of a chunk size line or of the trailers";
+            return exchange.fail(Error::new(408, message));
         }
         let Some(receiving) = exchange.receive_progress() else {
             return conn.set_deadline(None);
@@ -254,11 +254,11 @@ impl HttpServer {
     }
 
     fn too_slow(&self, rate: Option<u32>, received: u64) -> Error {
-        let least = rate.unwrap_or(self.app.limits.rate_bytes);
-        let what = format!(
-            "request body too slow: expected {least} bytes per second, received {received} bytes in total"
+        let min_rate = rate.unwrap_or(self.app.limits.rate_bytes);
+        let message = format!(
+            "request body too slow: expected {min_rate} bytes per second, received {received} bytes in total"
         );
-        Error::new(408, what)
+        Error::new(408, message)
     }
 
     /// As [`Pace::is_too_slow`], for the connection's single transfer.

@@ -72,8 +72,8 @@ impl HttpServer {
             let next = self.reject_parsed(state, head, &error, &mut buffers.out);
             return step(bytes.len() + rest.len(), next);
         }
-        let most = self.app.limits.requests_per_connection;
-        state.last |= most.is_some_and(|most| state.requests >= most);
+        let max = self.app.limits.requests_per_connection;
+        state.last |= max.is_some_and(|max| state.requests >= max);
         let mut incoming = IncomingRequest {
             head,
             bytes,

@@ -336,8 +336,8 @@ impl Exchange {
         let too_long = most.is_some_and(|most| *received > most);
         if faulty || too_long {
             if too_long {
-                let what = "request body is longer than this route allows";
-                body.fault.get_or_insert_with(|| Error::new(413, what));
+                let message = "request body is longer than this route allows";
+                body.fault.get_or_insert_with(|| Error::new(413, message));
             }
             drop(body);
             self.wake();

@@ -33,7 +33,7 @@ pub trait AbortHandle {
     /// Called when the client has disconnected: no response is needed.
     fn abandon(&self);
 
-    /// Adds notes to the access log record of a request whose client has disconnected, before it is [abandoned](AbortHandle::abandon).
+    /// Adds log fields to the access log record of a request whose client has disconnected, before it is [abandoned](AbortHandle::abandon).
     fn add_log_fields(&self, request: &Request<'_>) {
         let _ = request;
     }
@@ -104,9 +104,9 @@ impl Responder {
         self.exchange.pending().expect("a responder is for a request")
     }
 
-    /// Answers with another server's head and body; no field of our own is added. `framing` describes the body to the client; for
-    /// HTTP/1 clients its length must be known. `body` is the whole body, or empty where the request or the status forbids one. If
-    /// there is an access log, `note` receives the request again to add notes.
+    /// Answers with another server's head and body; none of the server's own fields is added. `framing` describes the body to the client;
+    /// for HTTP/1 clients its length must be known. `body` is the whole body, or empty where the request or the status forbids one. If
+    /// there is an access log, `note` receives the request again to add log fields.
     ///
     /// # Errors
     /// The responder, if such a response cannot be encoded: nothing was sent.
@@ -401,7 +401,7 @@ fn abort_pending(exchange: &Rc<Exchange>, worker: &Rc<WorkerContext>) {
         return;
     };
     let abort_handle = exchange.take_abort_handle();
-    // As for a task; nginx made the number common.
+    // 499, as for a task (nginx's convention).
     worker.stats.answered(499);
     if worker.access.is_some() {
         with_reparsed_request(exchange, worker, pending, |request| {

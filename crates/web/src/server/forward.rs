@@ -11,7 +11,7 @@ use crate::http::reply::{ContentKind, Reply};
 use crate::limits;
 
 impl Reply<'_> {
-    /// Turns the reply into another server's: its status, and no field of our own (`Date`, `Server`, `Content-Type`) except the
+    /// Turns the reply into another server's: its status, and none of this server's fields (`Date`, `Server`, `Content-Type`) except the
     /// request's id; fields set before are dropped. For asynchronous handlers.
     ///
     /// # Errors
@@ -184,8 +184,8 @@ impl Reply<'_> {
     pub fn start_tunnel(&mut self, protocol: &[u8]) -> Result {
         let exchange = self.request.head.exchange();
         let framed = exchange.version == Version::Http2;
-        let can = !self.is_streaming() && (!framed || self.request.head.protocol.is_some());
-        let Some(outgoing) = self.outgoing.as_ref().filter(|_| can) else {
+        let can_stream = !self.is_streaming() && (!framed || self.request.head.protocol.is_some());
+        let Some(outgoing) = self.outgoing.as_ref().filter(|_| can_stream) else {
             return Err(Error::internal(
                 "switching protocols requires an asynchronous handler, a reply that has not started, and HTTP/1.1 or an extended CONNECT",
             ));

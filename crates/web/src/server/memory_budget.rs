@@ -50,23 +50,23 @@ impl BodyReservation {
     }
 
     /// Counts `bytes` in total; `false`: that exceeds the limit of the worker or the connection, and nothing changes. A single body
-    /// of up to `most` bytes never exceeds the limit of its connection.
-    pub(crate) fn grow(&mut self, bytes: usize, most: u64) -> bool {
-        let more = bytes.saturating_sub(self.bytes);
-        let used = self.budget.used.get() + more;
+    /// of up to `limit` bytes never exceeds the limit of its connection.
+    pub(crate) fn grow(&mut self, bytes: usize, limit: u64) -> bool {
+        let extra = bytes.saturating_sub(self.bytes);
+        let used = self.budget.used.get() + extra;
         if used > self.budget.limit {
             return false;
         }
         if let Some(connection) = &self.connection {
-            let held = connection.get() + more;
+            let connection_bytes = connection.get() + extra;
             let share = (self.budget.limit / CONNECTION_SHARE_DIVISOR) as u64;
-            if held as u64 > share.max(most) {
+            if connection_bytes as u64 > share.max(limit) {
                 return false;
             }
-            connection.set(held);
+            connection.set(connection_bytes);
         }
         self.budget.used.set(used);
-        self.bytes += more;
+        self.bytes += extra;
         true
     }
 }

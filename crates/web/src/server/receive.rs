@@ -80,15 +80,15 @@ impl HttpServer {
             ConnPhase::Aggregating(_) => self.aggregate_body(conn, state, input, scratch),
             ConnPhase::Discarding(decoder) => match discard(decoder, input) {
                 // The rest is part of a line: more must arrive.
-                Ok((used, false)) => step(used, NextAction::Wait),
-                Ok((used, true)) => {
+                Ok((consumed, false)) => step(consumed, NextAction::Wait),
+                Ok((consumed, true)) => {
                     state.phase = ConnPhase::Head;
                     // A shutdown may have begun meanwhile, and it closes idle connections.
-                    let idle = used == input.len();
-                    let ends = idle && state.last;
+                    let idle = consumed == input.len();
+                    let closes = idle && state.last;
                     step(
-                        used,
-                        if ends {
+                        consumed,
+                        if closes {
                             NextAction::Close
                         } else {
                             NextAction::Continue
@@ -99,9 +99,9 @@ impl HttpServer {
                 Err(_) => step(input.len(), NextAction::Linger),
             },
             ConnPhase::Running { exchange, .. } => {
-                let used = exchange.feed(conn, input);
+                let consumed = exchange.feed(conn, input);
                 exchange.wake();
-                step(used, NextAction::Wait)
+                step(consumed, NextAction::Wait)
             }
             // The bytes belong to another owner.
             ConnPhase::AwaitingProxyHeader(_)

@@ -76,11 +76,11 @@ impl<'a> RejectedRequest<'a> {
         if method.is_empty() || !method.iter().all(u8::is_ascii_graphic) {
             return unknown;
         }
-        let old = |target: &[u8]| target == b"HTTP/1.0";
+        let is_http10 = |target: &[u8]| target == b"HTTP/1.0";
         RejectedRequest {
             method: text(method),
             target: parts.next().map_or("-", text),
-            version: if parts.next().is_some_and(old) {
+            version: if parts.next().is_some_and(is_http10) {
                 Version::Http10
             } else {
                 Version::Http11

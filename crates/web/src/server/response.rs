@@ -137,7 +137,7 @@ pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8
     match try_encode(reply, exchange, out) {
         Ok(rest) => rest,
         Err(misuse) => {
-            // Every part was validated when it was set, so this is a bug of ours; the client still receives a response.
+            // Every part was validated when it was set, so this is a bug of the server; the client still receives a response.
             log::error!(
                 "{:?}: cannot encode the response with status {}: {misuse}",
                 reply.request,

@@ -39,8 +39,7 @@ impl Drop for RunningGuard<'_> {
     }
 }
 
-/// A request that ends because its client disconnects or the process stops: it is counted and logged as 499, the number that nginx
-/// made common for it.
+/// A request that ends because its client disconnects or the process stops: it is counted and logged as 499, nginx's convention.
 struct UnfinishedRequest<'a, 'r> {
     request: Option<&'a Request<'r>>,
     started_at: Time,
@@ -194,13 +193,13 @@ where
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange, task_request.started_at, &mut scratch.out));
     let outcome = {
-        let work = pin!(async {
+        let handler_future = pin!(async {
             match response::run_before(&request, &mut reply)? {
                 Flow::Continue => handler(&request, &mut reply).await,
                 Flow::Stop => Ok(()),
             }
         });
-        catch_panics(work, response::panicked).await
+        catch_panics(handler_future, response::panicked).await
     };
     if outcome.as_ref().is_err_and(Error::is_disconnected) {
         // Counted and logged as unfinished: a client that can no longer complete its request gets no response.
@@ -274,8 +273,8 @@ fn next_action(
         // The connection's other streams continue.
         return NextAction::Continue;
     }
-    let over = exchange.is_body_complete() && !body_handling && !task_request.peer.secure;
-    match (reusable, over) {
+    let is_finished = exchange.is_body_complete() && !body_handling && !task_request.peer.secure;
+    match (reusable, is_finished) {
         (true, _) => NextAction::Continue,
         (false, true) => NextAction::Close,
         (false, false) => NextAction::Linger,
@@ -370,8 +369,8 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
         Err(error) if error.is_head_sent() => Ok(()),
         outcome => outcome,
     };
-    let ended = outcome.and_then(|()| reply.finish_stream().map_err(Error::internal));
-    match ended {
+    let finished = outcome.and_then(|()| reply.finish_stream().map_err(Error::internal));
+    match finished {
         Ok(reusable) => reusable,
         Err(error) => {
             // A connection that refuses a chunk is closing: bytes that it had accepted are still sent.
@@ -433,10 +432,10 @@ async fn send(exchange: &Exchange, reply: &mut Reply<'_>) -> bool {
 
 async fn send_rest(exchange: &Exchange, mut rest: Bytes) -> Result {
     while !rest.is_empty() {
-        let share = rest.split_to(rest.len().min(limits::SEND_CHUNK_BYTES));
+        let chunk = rest.split_to(rest.len().min(limits::SEND_CHUNK_BYTES));
         exchange
             .conn()
-            .write_frame(share)
+            .write_frame(chunk)
             .map_err(response_stream::disconnected)?;
         response_stream::wait_for_room(exchange).await?;
     }

@@ -96,8 +96,8 @@ where
         drop(buffers);
         let serial = match request.http2 {
             None => exchange.start(request.task_request, request.decoder, request.expects),
-            Some((stream_ref, most)) => {
-                exchange.start_on_stream(request.task_request, stream_ref, most, request.expects)
+            Some((stream_ref, limit)) => {
+                exchange.start_on_stream(request.task_request, stream_ref, limit, request.expects)
             }
         };
         if exchange.task().is_none() && !self.start_task_for(route, app, worker, &exchange) {
@@ -151,11 +151,11 @@ impl TaskPool {
     }
 
     pub(super) fn acquire(&self) -> bool {
-        let fits = self.running.get() < self.limit;
-        if fits {
+        let is_admitted = self.running.get() < self.limit;
+        if is_admitted {
             self.running.set(self.running.get() + 1);
         }
-        fits
+        is_admitted
     }
 
     /// Removes a request that [`TaskFactory::start`] accepted from the count.
@@ -174,17 +174,17 @@ impl TaskPool {
             idle.resize_with(route + 1, Vec::new);
         }
         let idle = &mut idle[route];
-        let most = limits::IDLE_TASKS.max(self.running.get());
-        let fits = idle.len() < most;
-        if fits {
+        let limit = limits::IDLE_TASKS.max(self.running.get());
+        let is_admitted = idle.len() < limit;
+        if is_admitted {
             idle.push(Rc::clone(exchange));
-        } else if idle.len() > most {
+        } else if idle.len() > limit {
             // The task that has been idle for longest, or nearly.
             let one = idle.swap_remove(0);
             one.surplus.set(true);
             one.wake();
         }
-        fits
+        is_admitted
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct WorkerContext {
 
 impl WorkerContext {
     pub(crate) fn new(app: &Arc<CompiledApp>, cx: Cx) -> WorkerContext {
-        let states = app.per_worker.iter().map(|make| make(&cx)).collect();
+        let states = app.per_worker.iter().map(|create| create(&cx)).collect();
         let preamble =
             Preamble::new(app.server_name.as_deref()).expect("checked when the application was built");
         let stats = app.stats.worker(cx.worker());

@@ -67,9 +67,9 @@ impl RawConnection {
         self.peer.read(usize::MAX)
     }
 
-    /// Takes at most `most` received bytes, without waiting: a slow reader.
-    pub fn take(&mut self, most: usize) -> Vec<u8> {
-        self.peer.read(most)
+    /// Takes at most `max` received bytes, without waiting: a slow reader.
+    pub fn take(&mut self, max: usize) -> Vec<u8> {
+        self.peer.read(max)
     }
 
     /// Returns the number of received bytes that were not taken.
@@ -204,11 +204,11 @@ impl RawConnection {
     }
 
     /// Waits for more bytes; returns true if the connection has ended instead.
-    pub(super) fn more(&mut self, what: &str, into: &mut Vec<u8>) -> Result<bool, TestError> {
+    pub(super) fn more(&mut self, what: &str, buffer: &mut Vec<u8>) -> Result<bool, TestError> {
         let peer = &self.peer;
         self.simulation.borrow_mut().wait(what, || {
             let bytes = peer.read(usize::MAX);
-            into.extend_from_slice(&bytes);
+            buffer.extend_from_slice(&bytes);
             let ended = ending(peer).is_some();
             (ended || !bytes.is_empty()).then_some(ended && bytes.is_empty())
         })
@@ -222,7 +222,7 @@ impl RawConnection {
     ) -> Result<T, TestError> {
         let (peer, reader) = (&self.peer, &mut self.reader);
         let mut sent = 0;
-        let mut looked = false;
+        let mut checked = false;
         let mut simulation = self.simulation.borrow_mut();
         simulation.wait(what, || {
             if sent < bytes.len()
@@ -236,14 +236,14 @@ impl RawConnection {
             if ended.is_some() {
                 reader.end();
             }
-            if !news && ended.is_none() && std::mem::replace(&mut looked, true) {
+            if !news && ended.is_none() && std::mem::replace(&mut checked, true) {
                 return None;
             }
             match (read(reader), ended) {
                 (Ok(Some(found)), _) => Some(Ok(found)),
                 (Ok(None), None) => None,
-                (Ok(None), Some(how)) => Some(Err(TestError(format!(
-                    "expected {what}, found the end of the connection: {how:?}"
+                (Ok(None), Some(ending_text)) => Some(Err(TestError(format!(
+                    "expected {what}, found the end of the connection: {ending_text:?}"
                 )))),
                 (Err(error), _) => Some(Err(error)),
             }

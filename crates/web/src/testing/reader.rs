@@ -86,8 +86,8 @@ impl ReplyReader {
         if !self.head(method)? {
             return Ok(None);
         }
-        let over = self.body()?;
-        Ok(self.present.take_if(|_| over).map(|(reply, _)| reply))
+        let is_finished = self.body()?;
+        Ok(self.present.take_if(|_| is_finished).map(|(reply, _)| reply))
     }
 
     /// Returns the response in progress once its head is complete, with the received part of its body, and whether it is complete.
@@ -98,8 +98,8 @@ impl ReplyReader {
         if !self.head(method)? {
             return Ok(None);
         }
-        let over = self.body()?;
-        Ok(self.present.as_mut().map(|(reply, _)| (reply, over)))
+        let is_finished = self.body()?;
+        Ok(self.present.as_mut().map(|(reply, _)| (reply, is_finished)))
     }
 
     /// Parses heads until a final one is complete; returns whether it is.
@@ -142,7 +142,7 @@ impl ReplyReader {
             return Ok(false);
         };
         let mut at = 0;
-        let over = loop {
+        let is_finished = loop {
             let step = decoder
                 .decode(&self.input[at..])
                 .map_err(|fault| broken(&fault.to_string(), &self.input[at..]))?;
@@ -155,8 +155,8 @@ impl ReplyReader {
             }
         };
         self.input.drain(..at);
-        if over || !self.ended {
-            return Ok(over);
+        if is_finished || !self.ended {
+            return Ok(is_finished);
         }
         decoder
             .end_of_input()
@@ -177,9 +177,9 @@ fn pair(field: h1::Field<'_>) -> (String, Vec<u8>) {
 }
 
 #[cold]
-fn broken(what: &str, bytes: &[u8]) -> TestError {
-    let shown = &bytes[..bytes.len().min(200)];
-    TestError(format!("{what}, at `{}`", shown.escape_ascii()))
+fn broken(problem: &str, bytes: &[u8]) -> TestError {
+    let excerpt = &bytes[..bytes.len().min(200)];
+    TestError(format!("{problem}, at `{}`", excerpt.escape_ascii()))
 }
 
 impl std::fmt::Debug for ReplyReader {

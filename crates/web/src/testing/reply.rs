@@ -34,7 +34,10 @@ impl TestReply {
     /// Returns the value of the first field with this name, compared without case, if it is text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.fields.iter().find(|(is, _)| is.eq_ignore_ascii_case(name));
+        let found = self
+            .fields
+            .iter()
+            .find(|(field_name, _)| field_name.eq_ignore_ascii_case(name));
         found.and_then(|(_, value)| str::from_utf8(value).ok())
     }
 

@@ -96,35 +96,39 @@ impl Simulation {
 
     /// Executes everything that is due within `span`.
     pub(super) fn advance(&mut self, span: Duration) {
-        let until = self.world.now().after(span);
-        while self.step_before(until) {}
-        self.world.jump(until.since(self.world.now()));
+        let deadline = self.world.now().after(span);
+        while self.step_before(deadline) {}
+        self.world.jump(deadline.since(self.world.now()));
     }
 
-    /// Runs the world until `ask` returns a value.
-    pub(super) fn wait<T>(&mut self, what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, TestError> {
-        let until = self.world.now().after(self.setup.timeout);
+    /// Runs the world until `poll` returns a value.
+    pub(super) fn wait<T>(
+        &mut self,
+        event: &str,
+        mut poll: impl FnMut() -> Option<T>,
+    ) -> Result<T, TestError> {
+        let deadline = self.world.now().after(self.setup.timeout);
         for _ in 0..STEPS {
-            if let Some(found) = ask() {
+            if let Some(found) = poll() {
                 return Ok(found);
             }
-            if !self.step_before(until) {
+            if !self.step_before(deadline) {
                 break;
             }
         }
         let (timeout, seed) = (self.setup.timeout, self.setup.seed);
         Err(TestError(format!(
-            "expected {what} within {timeout:?} of virtual time (`Setup::timeout`), found none at {:?}; \
+            "expected {event} within {timeout:?} of virtual time (`Setup::timeout`), found none at {:?}; \
              {} requests of asynchronous handlers run, seed {seed}",
             self.elapsed(),
             self.running(),
         )))
     }
 
-    /// Executes one step, unless it is later than `until`.
-    fn step_before(&mut self, until: Time) -> bool {
+    /// Executes one step, unless it is later than `deadline`.
+    fn step_before(&mut self, deadline: Time) -> bool {
         let busy = (0..self.setup.workers).any(|worker| !self.world.worker_idle(worker));
-        if !busy && self.world.next_event_time().is_none_or(|at| at > until) {
+        if !busy && self.world.next_event_time().is_none_or(|at| at > deadline) {
             return false;
         }
         self.cluster.step();
@@ -134,8 +138,8 @@ impl Simulation {
     pub(super) fn finish(&mut self) -> Result<(), TestError> {
         self.shut_down();
         let span = self.setup.grace + self.setup.timeout;
-        let until = self.world.now().after(span);
-        while !self.is_shut_down() && self.step_before(until) {}
+        let deadline = self.world.now().after(span);
+        while !self.is_shut_down() && self.step_before(deadline) {}
         if !self.is_shut_down() {
             return Err(TestError(format!(
                 "expected the end of the shutdown within {span:?}, found {} connections",
@@ -143,7 +147,7 @@ impl Simulation {
             )));
         }
         // Bytes that the network still carries.
-        while self.step_before(until) {}
+        while self.step_before(deadline) {}
         let mut held = self.world.leaks();
         let addresses = super::counted_addresses(&self.app);
         if addresses > 0 {

@@ -86,8 +86,8 @@ impl<'c> TestUpgrade<'c> {
     }
 
     /// Offers permessage-deflate.
-    pub fn deflate(mut self, wish: Deflation) -> Self {
-        self.deflation = Some(wish);
+    pub fn deflate(mut self, options: Deflation) -> Self {
+        self.deflation = Some(options);
         self
     }
 

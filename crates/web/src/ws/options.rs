@@ -125,16 +125,16 @@ impl WsRoute {
     /// A request that is not a valid handshake, a page that is not admitted, an error of the application.
     pub(crate) fn open(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         let mut deflation = self.deflation;
-        if let Some(wish) = &mut deflation
+        if let Some(offered) = &mut deflation
             && !request.worker.sockets.has_free_context()
         {
-            (wish.own_context, wish.peer_context) = (false, false);
+            (offered.own_context, offered.peer_context) = (false, false);
         }
-        let wish = ServerWish {
+        let offered = ServerWish {
             protocols: self.protocols,
             deflation,
         };
-        let acceptance = ws::accept(request.head, &wish).map_err(|fault| {
+        let acceptance = ws::accept(request.head, &offered).map_err(|fault| {
             reply.handshake = Some(fault);
             match fault.kind {
                 HandshakeFaultKind::VersionOther => {

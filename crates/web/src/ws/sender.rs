@@ -382,12 +382,12 @@ impl SenderState {
         while transport.unsent() <= WRITE_MARK
             && let Some(frame) = backlog.frames.front_mut()
         {
-            let share = frame.split_to(frame.len().min(limits::SEND_CHUNK_BYTES));
-            backlog.bytes -= share.len();
+            let chunk = frame.split_to(frame.len().min(limits::SEND_CHUNK_BYTES));
+            backlog.bytes -= chunk.len();
             if frame.is_empty() {
                 backlog.frames.pop_front();
             }
-            if !transport.write_frame(share) {
+            if !transport.write_frame(chunk) {
                 // The connection is closed, which `closed` reports.
                 backlog.frames.clear();
             }

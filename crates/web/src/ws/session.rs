@@ -105,8 +105,8 @@ impl PartialMessage {
 /// Takes an inflater for a message that needs one; `None`: the worker's memory for incomplete messages is used up.
 fn acquire_inflater(ws: &Ws) -> Option<Box<Inflater>> {
     let sockets = ws.sockets();
-    let fits = ws.retains_inflater() || sockets.reserve(limits::INFLATER_BYTES);
-    fits.then(|| sockets.acquire_inflater())
+    let has_memory = ws.retains_inflater() || sockets.reserve(limits::INFLATER_BYTES);
+    has_memory.then(|| sockets.acquire_inflater())
 }
 
 fn release_inflater(ws: &Ws, inflater: Box<Inflater>) {
@@ -446,8 +446,8 @@ impl WsSession {
         }
         // For the next check.
         transport.count_sent();
-        let due = span.as_secs_f64() * f64::from(self.ws.sockets().rate_bytes);
-        bytes_taken > 0 && bytes_taken as f64 >= due
+        let min_bytes = span.as_secs_f64() * f64::from(self.ws.sockets().rate_bytes);
+        bytes_taken > 0 && bytes_taken as f64 >= min_bytes
     }
 
     /// Sets the next deadline; the incomplete message `started_at` then. Messages that postpone the deadline cost nothing: the

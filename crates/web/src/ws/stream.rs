@@ -79,9 +79,9 @@ impl WsStream {
         poll_fn(|context| {
             let message = inbox.messages.borrow_mut().pop_front();
             if let Some(message) = message {
-                let left = inbox.bytes.get() - message.data().len() - limits::MESSAGE_OVERHEAD_BYTES;
-                inbox.bytes.set(left);
-                if left == 0 {
+                let remaining = inbox.bytes.get() - message.data().len() - limits::MESSAGE_OVERHEAD_BYTES;
+                inbox.bytes.set(remaining);
+                if remaining == 0 {
                     self.ws().resume();
                 }
                 return Poll::Ready(Ok(Some(message)));
@@ -166,10 +166,10 @@ pub(crate) struct AsyncSocketHandler<F> {
 
 impl<F: Future<Output = Result> + 'static> AsyncSocketHandler<F> {
     /// # Errors
-    /// The error of `make`.
-    pub(crate) fn new(make: impl FnOnce(WsStream) -> Result<F>) -> Result<Self> {
+    /// The error of `create`.
+    pub(crate) fn new(create: impl FnOnce(WsStream) -> Result<F>) -> Result<Self> {
         let inbox = Rc::<Inbox>::default();
-        let future = make(WsStream(Rc::clone(&inbox)))?;
+        let future = create(WsStream(Rc::clone(&inbox)))?;
         Ok(AsyncSocketHandler {
             inbox,
             future: Some(future),

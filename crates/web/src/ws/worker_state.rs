@@ -62,8 +62,8 @@ impl WsWorkerState {
     /// Lends a deflater without context takeover.
     pub(super) fn with_deflater<T>(&self, window: Window, call: impl FnOnce(&mut Deflater) -> T) -> T {
         let mut deflaters = self.deflaters.borrow_mut();
-        let place = &mut deflaters[usize::from(window.bits())];
-        let deflater = place.get_or_insert_with(|| Box::new(Deflater::new(window, limits::DEFLATE_LEVEL)));
+        let pooled = &mut deflaters[usize::from(window.bits())];
+        let deflater = pooled.get_or_insert_with(|| Box::new(Deflater::new(window, limits::DEFLATE_LEVEL)));
         call(deflater)
     }
 
@@ -120,11 +120,11 @@ impl WsWorkerState {
     /// Reserves memory for an incomplete message; `false`: the limit is reached.
     pub(super) fn reserve(&self, bytes: usize) -> bool {
         let all = self.assembling.get() + bytes;
-        let fits = all <= self.limits.assembly_bytes;
-        if fits {
+        let has_capacity = all <= self.limits.assembly_bytes;
+        if has_capacity {
             self.assembling.set(all);
         }
-        fits
+        has_capacity
     }
 
     pub(super) fn release(&self, bytes: usize) {

@@ -27,7 +27,7 @@ pub(super) struct LogState {
     fed: Vec<(LogId, u64)>,
     /// True if it assigns its offsets itself, because several logs, or a log and other publishers, publish in it.
     is_mixed: bool,
-    /// True if a predecessor had it, without publications. Which records it has missed recover_from is unknown.
+    /// True if a predecessor had the channel, without publications. The records that it has missed since are unknown.
     is_continued: bool,
     /// True if publications were not counted while none were retained.
     pub(super) is_outdated: bool,
@@ -134,8 +134,8 @@ impl Channel {
     /// Returns whether only other readers of this log feed it.
     pub(in crate::shard) fn is_fed_by_others(&self, id: LogId) -> bool {
         let mut fed = self.log.fed.iter().map(|(fed, _)| fed);
-        let is_own = |fed: &&LogId| fed.epoch == id.epoch && [id.reader, ANY_READER].contains(&fed.reader);
-        self.fed_up_to(id.epoch).is_some() && fed.all(|fed| !is_own(&fed))
+        let is_epochs = |fed: &&LogId| fed.epoch == id.epoch && [id.reader, ANY_READER].contains(&fed.reader);
+        self.fed_up_to(id.epoch).is_some() && fed.all(|fed| !is_epochs(&fed))
     }
 
     /// Removes the epoch of a log that has ended.
@@ -145,11 +145,11 @@ impl Channel {
 
     /// Returns its newest position in each log, from records and from clients.
     pub(in crate::shard) fn log_positions(&self) -> impl Iterator<Item = (Epoch, u64)> {
-        let own = self
+        let entry = self
             .log_position()
             .map(|position| (position.epoch, position.offset));
         let fed = self.log.fed.iter().map(|(id, offset)| (id.epoch, *offset));
-        own.into_iter().chain(fed)
+        entry.into_iter().chain(fed)
     }
 
     /// Returns whether it assigns its offsets itself.

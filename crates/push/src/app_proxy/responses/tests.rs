@@ -4,13 +4,13 @@ use super::{Rejection, parse, parse_connect, parse_publish, parse_refresh, parse
 
 /// Returns whether a response is valid, whatever its content.
 fn is_one(json: &str) -> bool {
-    let is = |outcome: bool| outcome;
-    is(parse(json.as_bytes(), parse_connect).is_ok())
+    let identity = |outcome: bool| outcome;
+    identity(parse(json.as_bytes(), parse_connect).is_ok())
 }
 
 #[test]
 fn a_reason_is_truncated_to_a_close_frame() {
-    for (reason, kept) in [
+    for (reason, length) in [
         (String::new(), 0),
         ("a".repeat(123), 123),
         ("a".repeat(124), 123),
@@ -18,7 +18,9 @@ fn a_reason_is_truncated_to_a_close_frame() {
     ] {
         let json = format!("{{\"disconnect\":{{\"code\":4999,\"reason\":\"{reason}\"}}}}");
         match parse(json.as_bytes(), parse_rpc) {
-            Ok(Err(Rejection::Custom(why, told))) => assert_eq!((why.code, told.len()), (4999, kept)),
+            Ok(Err(Rejection::Custom(disconnect, text))) => {
+                assert_eq!((disconnect.code, text.len()), (4999, length))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -26,7 +28,7 @@ fn a_reason_is_truncated_to_a_close_frame() {
 
 #[test]
 fn unsupported_responses_are_invalid() {
-    let say = |result: &str| format!("{{\"result\":{result}}}");
+    let response = |result: &str| format!("{{\"result\":{result}}}");
     for (publication, is_done) in [
         ("{}", true),
         (
@@ -42,7 +44,7 @@ fn unsupported_responses_are_invalid() {
         (r#"{"tags":{"a":1}}"#, false),
     ] {
         assert_eq!(
-            parse(say(publication).as_bytes(), parse_publish).is_ok(),
+            parse(response(publication).as_bytes(), parse_publish).is_ok(),
             is_done,
             "{publication}"
         );
@@ -56,19 +58,19 @@ fn unsupported_responses_are_invalid() {
         (r#"{"expire_at":"soon"}"#, false),
     ] {
         assert_eq!(
-            parse(say(subscription).as_bytes(), parse_subscribe).is_ok(),
+            parse(response(subscription).as_bytes(), parse_subscribe).is_ok(),
             is_done,
             "{subscription}"
         );
     }
-    assert!(parse(say(r#"{"expired":1}"#).as_bytes(), parse_refresh).is_err());
+    assert!(parse(response(r#"{"expired":1}"#).as_bytes(), parse_refresh).is_err());
 }
 
 #[test]
 fn truncated_responses_are_invalid() {
-    let whole = r#"{"result":{"user":"7","info":{"a":[1]},"channels":["a"],"subs":{"b":{"data":1}},"caps":[{"channels":["c"],"allow":["sub"]}]}}"#;
-    assert!(is_one(whole));
-    for end in 0..whole.len() {
-        assert!(!is_one(&whole[..end]), "{}", &whole[..end]);
+    let complete = r#"{"result":{"user":"7","info":{"a":[1]},"channels":["a"],"subs":{"b":{"data":1}},"caps":[{"channels":["c"],"allow":["sub"]}]}}"#;
+    assert!(is_one(complete));
+    for end in 0..complete.len() {
+        assert!(!is_one(&complete[..end]), "{}", &complete[..end]);
     }
 }

@@ -31,7 +31,7 @@ fn offsets(queue: &mut ReplyQueue) -> Vec<u64> {
 fn the_first_publications_that_fit_remain_in_the_reply() {
     let channel: Arc<str> = Arc::from("a");
     let weight = publication_weight(&missed(1, 100)[0].1);
-    for (room, kept) in [
+    for (capacity, retained) in [
         (0, 0),
         (weight - 1, 0),
         (weight, 1),
@@ -39,11 +39,11 @@ fn the_first_publications_that_fit_remain_in_the_reply() {
         (usize::MAX, 5),
     ] {
         let mut all = missed(5, 100);
-        let (bytes, mut rest) = split_recovered(&channel, Some(&mut all), room);
-        assert_eq!((all.len(), bytes), (kept, kept * weight), "{room}");
-        assert_eq!(rest.bytes(), (5 - kept) * weight, "{room}");
-        let followed: Vec<u64> = (kept as u64 + 1..=5).collect();
-        assert_eq!(offsets(&mut rest), followed, "{room}");
+        let (bytes, mut rest) = split_recovered(&channel, Some(&mut all), capacity);
+        assert_eq!((all.len(), bytes), (retained, retained * weight), "{capacity}");
+        assert_eq!(rest.bytes(), (5 - retained) * weight, "{capacity}");
+        let followed: Vec<u64> = (retained as u64 + 1..=5).collect();
+        assert_eq!(offsets(&mut rest), followed, "{capacity}");
         assert_eq!(rest.bytes(), 0);
     }
     assert!(split_recovered(&channel, None, 1).1.is_empty());

@@ -23,7 +23,7 @@ use crate::client::identity::ClientId;
 use crate::limits;
 use crate::publish::inbound_queue::InboundQueue;
 
-/// The queues between all workers, until each takes its part.
+/// The queues between all workers, until each worker takes its ends.
 #[derive(Default)]
 pub(crate) struct SharedMesh {
     parts: OnceLock<MeshParts>,
@@ -104,10 +104,10 @@ impl Mesh {
     }
 
     /// Stores the waker of a worker that starts, and opens its queue of other threads.
-    pub(super) fn register_worker(&self, own: usize, waker: &Waker) {
+    pub(super) fn register_worker(&self, worker: usize, waker: &Waker) {
         // A worker starts once.
-        let _ = self.wakers[own].set(waker.clone());
-        self.inbound[own].register_worker(waker);
+        let _ = self.wakers[worker].set(waker.clone());
+        self.inbound[worker].register_worker(waker);
     }
 
     pub(super) fn wake_worker(&self, worker: usize) {
@@ -198,13 +198,13 @@ impl Mesh {
     }
 
     /// Sends a command to all workers but this one, or to none if one has no room. Returns whether it was sent.
-    pub(super) fn broadcast_command(&mut self, own: usize, command: &ConnectionCommand) -> bool {
+    pub(super) fn broadcast_command(&mut self, worker: usize, command: &ConnectionCommand) -> bool {
         let mut others = self.commands_out.iter().enumerate();
-        if others.any(|(other, queue)| other != own && queue.is_full()) {
+        if others.any(|(other, queue)| other != worker && queue.is_full()) {
             return false;
         }
         for (other, queue) in self.commands_out.iter_mut().enumerate() {
-            if other != own
+            if other != worker
                 && queue.push(command.clone()).is_ok()
                 && let Some(waker) = self.wakers[other].get()
             {

@@ -112,7 +112,7 @@ fn head(out: &mut String, drawing: &Drawing<'_>) {
          <foreignObject class=\"right\" x=\"{:.0}\" y=\"10\" width=\"270\" height=\"26\"><input xmlns=\"http://www.w3.org/1999/xhtml\" id=\"search\" \
          type=\"search\" placeholder=\"search: text or /pattern/\" aria-label=\"search functions\"/></foreignObject>\n\
          <text id=\"found\" class=\"quiet end right\" x=\"{right}\" y=\"50\"></text>\n\
-         <text id=\"reset\" class=\"link end right\" x=\"{right}\" y=\"66\" tabindex=\"0\" role=\"button\">all of it</text>",
+         <text id=\"reset\" class=\"link end right\" x=\"{right}\" y=\"66\" tabindex=\"0\" role=\"button\">show all</text>",
         right - 270.0
     );
 }

@@ -140,7 +140,7 @@ impl DescriptorIndex {
         question: Option<&MessageRequest>,
         sent: &mut BTreeSet<usize>,
     ) -> std::result::Result<MessageResponse, (Code, String)> {
-        let missing = |what: String| (Code::NotFound, what);
+        let not_found = |detail: String| (Code::NotFound, detail);
         let file = match question {
             Some(MessageRequest::ListServices(_)) => {
                 let names = self.services.iter().cloned();
@@ -150,7 +150,7 @@ impl DescriptorIndex {
             Some(MessageRequest::AllExtensionNumbersOfType(name)) => {
                 let numbers = self.extensions.get(name);
                 if numbers.is_none() && !self.by_symbol.contains_key(name) {
-                    return Err(missing(format!("unknown type `{name}`")));
+                    return Err(not_found(format!("unknown type `{name}`")));
                 }
                 return Ok(MessageResponse::ExtensionNumbers(ExtensionNumbers {
                     base_type_name: name.clone(),
@@ -159,18 +159,18 @@ impl DescriptorIndex {
             }
             Some(MessageRequest::FileByFilename(name)) => {
                 let found = self.by_name.get(name);
-                found.ok_or_else(|| missing(format!("unknown file `{name}`")))?
+                found.ok_or_else(|| not_found(format!("unknown file `{name}`")))?
             }
             Some(MessageRequest::FileContainingSymbol(name)) => {
                 let found = self.by_symbol.get(name);
-                found.ok_or_else(|| missing(format!("unknown symbol `{name}`")))?
+                found.ok_or_else(|| not_found(format!("unknown symbol `{name}`")))?
             }
             Some(MessageRequest::FileContainingExtension(extension)) => {
                 let of = self.extensions.get(&extension.containing_type);
                 let found = of.and_then(|numbers| numbers.get(&extension.extension_number));
                 found.ok_or_else(|| {
                     let (number, of) = (extension.extension_number, &extension.containing_type);
-                    missing(format!("unknown extension {number} of `{of}`"))
+                    not_found(format!("unknown extension {number} of `{of}`"))
                 })?
             }
             None => return Err((Code::InvalidArgument, "expected a request, found none".into())),
@@ -184,13 +184,13 @@ impl DescriptorIndex {
 
     /// Appends a file, then its imports that were not sent yet. The requested file is sent in any case.
     fn gather(&self, first: usize, sent: &mut BTreeSet<usize>, out: &mut Vec<Vec<u8>>) {
-        let mut waiting = vec![first];
+        let mut pending = vec![first];
         sent.remove(&first);
-        while let Some(number) = waiting.pop() {
+        while let Some(number) = pending.pop() {
             if sent.insert(number) {
                 let (_, dependencies, bytes) = &self.files[number];
                 out.push(bytes.clone());
-                waiting.extend(dependencies.iter().filter_map(|name| self.by_name.get(name)));
+                pending.extend(dependencies.iter().filter_map(|name| self.by_name.get(name)));
             }
         }
     }

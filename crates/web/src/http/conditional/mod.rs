@@ -70,7 +70,7 @@ impl Validators {
             return Precondition::Failed;
         }
         // Steps 3 and 4.
-        let is_known = match member(fields, Known::IfNoneMatch.name(), |tag| self.is_weakly(tag)) {
+        let matches_tag = match member(fields, Known::IfNoneMatch.name(), |tag| self.is_weakly(tag)) {
             Some(true) if !reads => return Precondition::Failed,
             Some(found) => found,
             None => {
@@ -78,7 +78,7 @@ impl Validators {
                 reads && self.is_unchanged_since(date) == Some(true)
             }
         };
-        if is_known {
+        if matches_tag {
             return Precondition::NotModified;
         }
         // Step 5.
@@ -88,7 +88,7 @@ impl Validators {
         Precondition::Proceed { range }
     }
 
-    /// RFC 9110 §8.8.3.2: a weak tag never matches.
+    /// Compares strongly (RFC 9110 §8.8.3.2): a weak tag never matches.
     fn is_strongly(&self, tag: &[u8]) -> bool {
         self.etag
             .as_deref()
@@ -109,7 +109,7 @@ impl Validators {
         Some(self.modified? <= since_epoch)
     }
 
-    /// RFC 9110 §13.1.5: an exact match, of a strong tag or of the date.
+    /// Compares exactly, a strong tag or the date (RFC 9110 §13.1.5).
     fn is_same(&self, condition: &[u8]) -> bool {
         match condition {
             [b'"', ..] => self.is_strongly(condition),
@@ -162,14 +162,14 @@ fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// Returns true if a list of entity tags has one that `fits`, or is `*`; `None` without a field of this name. An invalid list has
+/// Returns true if a list of entity tags has one that `matches`, or is `*`; `None` without a field of this name. An invalid list has
 /// no tags.
-fn member(fields: &Fields<'_>, name: &str, fits: impl Fn(&[u8]) -> bool) -> Option<bool> {
+fn member(fields: &Fields<'_>, name: &str, matches: impl Fn(&[u8]) -> bool) -> Option<bool> {
     let mut found = None;
     for value in fields.all(name) {
         let value = value.trim_ascii();
-        let listed = value == b"*" || EntityTags(value).any(&fits);
-        found = Some(found == Some(true) || listed);
+        let is_listed = value == b"*" || EntityTags(value).any(&matches);
+        found = Some(found == Some(true) || is_listed);
     }
     found
 }
@@ -190,9 +190,9 @@ impl<'v> Iterator for EntityTags<'v> {
         let inside = rest.get(mark..)?.strip_prefix(b"\"")?;
         let length = inside.iter().position(|&byte| byte == b'"')?;
         let (tag, behind) = rest.split_at(mark + length + 2);
-        let ends = behind.trim_ascii_start();
-        self.0 = match ends.first() {
-            None | Some(b',') => ends,
+        let after = behind.trim_ascii_start();
+        self.0 = match after.first() {
+            None | Some(b',') => after,
             Some(_) => &[],
         };
         Some(tag)

@@ -181,12 +181,12 @@ impl<'a> SetCookie<'a> {
     }
 
     fn check(&self) -> std::result::Result<(), CookieFault> {
-        let long = limits::COOKIE_ATTRIBUTE_BYTES;
+        let limit = limits::COOKIE_ATTRIBUTE_BYTES;
         if self.name.len() + self.value.len() > limits::COOKIE_BYTES
             || [self.path, self.domain]
                 .into_iter()
                 .flatten()
-                .any(|text| text.len() > long)
+                .any(|text| text.len() > limit)
         {
             return Err(CookieFault::TooLong);
         }
@@ -206,14 +206,14 @@ impl<'a> SetCookie<'a> {
             return Err(CookieFault::Domain);
         }
         // Clients compare the prefixes without case (RFC 6265bis §4.1.3).
-        let named = |prefix: &str| {
+        let has_prefix = |prefix: &str| {
             self.name
                 .get(..prefix.len())
                 .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
         };
-        let of_host = named("__Host-");
+        let of_host = has_prefix("__Host-");
         let for_all = self.same_site == Some(SameSite::None);
-        if (of_host || named("__Secure-") || self.partitioned || for_all) && !self.secure {
+        if (of_host || has_prefix("__Secure-") || self.partitioned || for_all) && !self.secure {
             return Err(CookieFault::NotSecure);
         }
         if of_host && (self.path != Some("/") || self.domain.is_some()) {

@@ -43,9 +43,9 @@ impl Error {
     /// Returns an error with this status (400 to 599) and one sentence for the client: the expected value, the value found, and its
     /// location. Any other status is a bug of the caller and becomes 500.
     pub fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Error {
-        let fits = (400..=599).contains(&status);
+        let is_error = (400..=599).contains(&status);
         Error {
-            status: if fits { status } else { 500 },
+            status: if is_error { status } else { 500 },
             detail: detail.into(),
             source: None,
             field: None,

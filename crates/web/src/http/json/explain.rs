@@ -15,22 +15,22 @@ pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error
     if body.trim_ascii().is_empty() {
         return Error::bad_request("expected a JSON document, found an empty body");
     }
-    let whole = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    let sentence = whole.strip_suffix(&place).unwrap_or(&whole);
-    let place = format!("line {}, column {}", error.line(), error.column());
+    let message = error.to_string();
+    let at_line = format!(" at line {} column {}", error.line(), error.column());
+    let sentence = message.strip_suffix(&at_line).unwrap_or(&message);
+    let at_line = format!("line {}, column {}", error.line(), error.column());
     Error::bad_request(if error.is_data() {
         wrong_value(
             &client_text::truncate(sentence),
             &client_text::truncate(path),
-            &place,
+            &at_line,
         )
     } else if sentence == "expected value" && serde_json::from_slice::<IgnoredAny>(body).is_ok() {
         // To the parser an invalid variant of an enumeration is a syntax error.
         let path = client_text::truncate(path);
-        format!("expected a value of another kind at `{path}` ({place})")
+        format!("expected a value of another kind at `{path}` ({at_line})")
     } else {
-        format!("not valid JSON: {} ({place})", syntax(sentence))
+        format!("not valid JSON: {} ({at_line})", syntax(sentence))
     })
 }
 
@@ -45,15 +45,15 @@ pub(super) fn too_deep(body: &[u8], at: usize, limit: usize) -> Error {
 }
 
 /// Rewrites serde's `sentence`: `invalid type: string "a", expected u8` and similar.
-fn wrong_value(sentence: &str, path: &str, place: &str) -> String {
+fn wrong_value(sentence: &str, path: &str, at_line: &str) -> String {
     // The path of the document itself is a dot.
     let location = match path {
         "" | "." => String::new(),
         _ => format!(" at `{path}`"),
     };
     match expected_and_found(sentence) {
-        Some((expected, found)) => format!("expected {expected}{location}, found {found} ({place})"),
-        None => format!("{}{location} ({place})", plainly(sentence)),
+        Some((expected, found)) => format!("expected {expected}{location}, found {found} ({at_line})"),
+        None => format!("{}{location} ({at_line})", plainly(sentence)),
     }
 }
 

@@ -22,9 +22,9 @@ pub(crate) fn preferred<'o, 'v>(
     }
     let mut best = None;
     for offer in offers {
-        let found = preference(values.clone(), offer);
-        if found.quality > 0 && best.is_none_or(|(before, _)| found > before) {
-            best = Some((found, *offer));
+        let best_quality = preference(values.clone(), offer);
+        if best_quality.quality > 0 && best.is_none_or(|(before, _)| best_quality > before) {
+            best = Some((best_quality, *offer));
         }
     }
     best.map(|(_, offer)| offer)
@@ -32,17 +32,17 @@ pub(crate) fn preferred<'o, 'v>(
 
 /// Returns the preference by the most specific range that covers the type; the other ranges are ignored.
 fn preference<'v>(values: impl Iterator<Item = &'v [u8]>, offer: &str) -> Preference {
-    let mut found = Preference::default();
+    let mut best_quality = Preference::default();
     for range in values.flat_map(|value| value.split(|&byte| byte == b',')) {
         let specificity = specificity(media_type::essence(range), offer);
-        if specificity > found.specificity {
-            found = Preference {
+        if specificity > best_quality.specificity {
+            best_quality = Preference {
                 quality: quality(range),
                 specificity,
             };
         }
     }
-    found
+    best_quality
 }
 
 /// Returns 3 for the type itself, 2 for `text/*`, 1 for `*/*`, 0 for another type.
@@ -53,8 +53,8 @@ fn specificity(range: &[u8], offer: &str) -> u8 {
     match range {
         b"*/*" => 1,
         [kind @ .., b'/', b'*'] => {
-            let offered = offer.split('/').next().unwrap_or_default();
-            if kind.eq_ignore_ascii_case(offered.as_bytes()) {
+            let media_type = offer.split('/').next().unwrap_or_default();
+            if kind.eq_ignore_ascii_case(media_type.as_bytes()) {
                 2
             } else {
                 0

@@ -59,14 +59,14 @@ impl PathFault {
 
 impl fmt::Display for PathFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.kind {
+        let problem = match self.kind {
             PathFaultKind::NotAbsolute => "the path does not begin with `/`",
             PathFaultKind::Escape => "`%` without two hexadecimal digits; write `%25` for a percent sign",
             PathFaultKind::Nul => "U+0000, which is not allowed in a path",
             PathFaultKind::Utf8 => "percent-encoded bytes that are not UTF-8",
             PathFaultKind::Climb => "`..` next to an encoded slash",
         };
-        write!(f, "request path, byte {}: {what}", self.at)
+        write!(f, "request path, byte {}: {problem}", self.at)
     }
 }
 
@@ -160,14 +160,14 @@ pub fn with_slashes(normal: &str) -> Option<String> {
 }
 
 /// Appends a normal path, escaped for use in a request line.
-pub fn escape(normal: &str, into: &mut String) {
+pub fn escape(normal: &str, out: &mut String) {
     for &byte in normal.as_bytes() {
         match byte {
-            STAND_IN => into.push_str("%2F"),
+            STAND_IN => out.push_str("%2F"),
             // RFC 3986 §3.3: characters that a segment may contain unescaped.
-            b'/' | b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@' => into.push(char::from(byte)),
-            byte if is_unreserved(byte) => into.push(char::from(byte)),
-            byte => push_escape(byte, |byte| into.push(char::from(byte))),
+            b'/' | b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@' => out.push(char::from(byte)),
+            byte if is_unreserved(byte) => out.push(char::from(byte)),
+            byte => push_escape(byte, |byte| out.push(char::from(byte))),
         }
     }
 }
@@ -189,14 +189,14 @@ fn push_escape(byte: u8, mut push: impl FnMut(u8)) {
 }
 
 /// Appends `raw`, which has a normal form, with only the escapes that are needed.
-fn keep_escapes(raw: &[u8], into: &mut Vec<u8>) {
+fn keep_escapes(raw: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while at < raw.len() {
         let (byte, length) = decode_unit(raw, at).unwrap_or((raw[at], 1));
         if length == 1 || is_unreserved(byte) {
-            into.push(byte);
+            out.push(byte);
         } else {
-            push_escape(byte, |byte| into.push(byte));
+            push_escape(byte, |byte| out.push(byte));
         }
         at += length;
     }
@@ -216,12 +216,12 @@ pub fn display_path(text: &str) -> Cow<'_, str> {
 fn is_plain(path: &[u8]) -> bool {
     let mut at = 0;
     while at + swar::BYTES < path.len() {
-        let here = swar::load(path, at);
+        let word = swar::load(path, at);
         // `.` and `/` differ in the last bit only. A byte that `equal` reports wrongly follows one that it reports rightly, so the
         // result is correct.
         let next = swar::load(path, at + 1) | swar::all(1);
-        let pair = swar::equal(here, b'/') & swar::equal(next, b'/');
-        if (swar::equal(here, b'%') | swar::zeros(here) | pair) != 0 {
+        let pair = swar::equal(word, b'/') & swar::equal(next, b'/');
+        if (swar::equal(word, b'%') | swar::zeros(word) | pair) != 0 {
             return false;
         }
         at += swar::BYTES;
@@ -260,7 +260,7 @@ fn rewrite<'a>(raw: &str, scratch: &'a mut String) -> Result<&'a str, PathFault>
 }
 
 /// Appends the decoded bytes of `raw`.
-fn decode(raw: &[u8], into: &mut Vec<u8>) -> Result<(), PathFault> {
+fn decode(raw: &[u8], out: &mut Vec<u8>) -> Result<(), PathFault> {
     let mut at = 0;
     while at < raw.len() {
         let (byte, length) = decode_unit(raw, at).ok_or(PathFault::new(PathFaultKind::Escape, at))?;
@@ -268,7 +268,7 @@ fn decode(raw: &[u8], into: &mut Vec<u8>) -> Result<(), PathFault> {
             return Err(PathFault::new(PathFaultKind::Nul, at));
         }
         let encoded_slash = byte == b'/' && length > 1;
-        into.push(if encoded_slash { STAND_IN } else { byte });
+        out.push(if encoded_slash { STAND_IN } else { byte });
         at += length;
     }
     Ok(())
@@ -317,7 +317,7 @@ fn remove_segments(path: &mut Vec<u8>) {
         let start = read + 1;
         let length = path[start..].iter().position(|&byte| byte == b'/');
         let end = length.map_or(path.len(), |length| start + length);
-        let gone = match &path[start..end] {
+        let removed = match &path[start..end] {
             b"" | b"." => true,
             b".." => {
                 written = path[..written]
@@ -328,7 +328,7 @@ fn remove_segments(path: &mut Vec<u8>) {
             }
             _ => false,
         };
-        if !gone {
+        if !removed {
             path.copy_within(read..end, written);
             written += end - read;
         } else if end == path.len() {

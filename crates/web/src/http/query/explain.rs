@@ -32,7 +32,7 @@ impl<'a> Pairs<'a> {
         for pair in raw.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()) {
             let (name, value) = decode::halves(pair);
             let (name, value) = (decode::text(name), decode::text(value));
-            match all.iter_mut().find(|(known, _)| *known == name) {
+            match all.iter_mut().find(|(key, _)| *key == name) {
                 Some((_, values)) => values.push(value),
                 None => all.push((name, vec![value])),
             }

@@ -126,12 +126,12 @@ impl<'a> Query<'a> {
         let Some(value) = values.next() else {
             return Ok(None);
         };
-        let others = values.count();
-        if others > 0 {
+        let further = values.count();
+        if further > 0 {
             return Err(Error::bad_request(format!(
                 "{} `{name}`: expected it once, found it {} times",
                 self.kind.pair(),
-                others + 1
+                further + 1
             )));
         }
         let value = decode::text(value);
@@ -158,7 +158,7 @@ impl<'a> Query<'a> {
             return Ok(value);
         }
         // Only an invalid query is parsed again, to locate the error.
-        let refuse = |path: &str, what: &str| {
+        let refuse = |path: &str, problem: &str| {
             let path = match path {
                 "." => String::new(),
                 _ => format!(" `{}`", client_text::truncate(path)),
@@ -166,11 +166,11 @@ impl<'a> Query<'a> {
             Error::bad_request(format!(
                 "{}{path}: {}",
                 self.kind.pair(),
-                client_text::truncate(what)
+                client_text::truncate(problem)
             ))
         };
-        if let Some((path, what)) = explain::fault::<T>(self.raw) {
-            return Err(refuse(&path, &what));
+        if let Some((path, problem)) = explain::fault::<T>(self.raw) {
+            return Err(refuse(&path, &problem));
         }
         let parser = serde_html_form::Deserializer::from_bytes(self.raw);
         serde_path_to_error::deserialize(parser)

@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::limits;
 
-/// A request's id: 32 hexadecimal digits of our own, or the id from the client or from a proxy in front. Stored inline, without
+/// A request's id: 32 random hexadecimal digits, or the id from the client or from a proxy in front. Stored inline, without
 /// allocation.
 #[derive(Clone, Copy)]
 pub struct RequestId {

@@ -66,13 +66,13 @@ impl Record<'_> {
     pub(super) fn write(&self, format: &Format, hidden: &[Box<str>], out: &mut Vec<u8>) {
         let target = redacted_target(self.target.as_bytes(), hidden);
         let referer = self.referer.map(|referer| redacted_target(referer, hidden));
-        let shown = Record {
+        let record = Record {
             // Redaction only splits at ASCII characters, so the target remains UTF-8.
             target: std::str::from_utf8(&target).unwrap_or_default(),
             referer: referer.as_deref(),
             ..*self
         };
-        shown.write_shown(format, out);
+        record.write_shown(format, out);
     }
 
     fn write_shown(&self, format: &Format, out: &mut Vec<u8>) {
@@ -211,7 +211,7 @@ fn cut(value: &[u8]) -> (&[u8], &[u8]) {
 
 /// Appends text between the quotation marks of the Common Log Format, escaped as by Apache.
 fn quoted(out: &mut Vec<u8>, value: &[u8]) {
-    let (value, more) = cut(value);
+    let (value, text) = cut(value);
     for &byte in value {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
@@ -219,12 +219,12 @@ fn quoted(out: &mut Vec<u8>, value: &[u8]) {
             _ => out.extend_from_slice(&[b'\\', b'x', hex(byte >> 4), hex(byte & 15)]),
         }
     }
-    out.extend_from_slice(more);
+    out.extend_from_slice(text);
 }
 
 fn member(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
     let Some(value) = value else { return };
-    let (value, more) = cut(value);
+    let (value, text) = cut(value);
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name);
     out.extend_from_slice(b"\":\"");
@@ -236,7 +236,7 @@ fn member(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
             escaped(out, char::REPLACEMENT_CHARACTER);
         }
     }
-    out.extend_from_slice(more);
+    out.extend_from_slice(text);
     out.push(b'"');
 }
 

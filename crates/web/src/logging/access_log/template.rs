@@ -54,7 +54,7 @@ pub enum TemplateFault {
 }
 
 impl Template {
-    /// Parses a template: `{name}` is a field, `{{` and `}}` are braces. `notes` are the names of fields that handlers add to
+    /// Parses a template: `{name}` is a field, `{{` and `}}` are braces. `notes` are the names of log fields that handlers add to
     /// [`FIELDS`].
     ///
     /// # Errors
@@ -68,19 +68,19 @@ impl Template {
         let mut rest = text;
         while let Some(at) = rest.find(['{', '}']) {
             plain += &rest[..at];
-            let (brace, behind) = (rest.as_bytes()[at] as char, &rest[at + 1..]);
-            if let Some(behind) = behind.strip_prefix(brace) {
+            let (brace, after) = (rest.as_bytes()[at] as char, &rest[at + 1..]);
+            if let Some(after) = after.strip_prefix(brace) {
                 plain.push(brace);
-                rest = behind;
+                rest = after;
                 continue;
             }
-            let field = behind.split_once('}').filter(|_| brace == '{');
-            let (name, behind) = field.ok_or(TemplateFault::Brace(brace))?;
+            let field = after.split_once('}').filter(|_| brace == '{');
+            let (name, after) = field.ok_or(TemplateFault::Brace(brace))?;
             if !plain.is_empty() {
                 pieces.push(Piece::Text(std::mem::take(&mut plain).into()));
             }
             pieces.push(piece(name, notes)?);
-            rest = behind;
+            rest = after;
         }
         plain += rest;
         if !plain.is_empty() {

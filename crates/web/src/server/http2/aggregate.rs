@@ -44,13 +44,13 @@ impl HttpServer {
             return false;
         }
         if entry.received > entry.most {
-            let what = format!("expected a body of at most {} bytes, found more", entry.most);
+            let message = format!("expected a body of at most {} bytes, found more", entry.most);
             entry.phase = StreamPhase::Done;
             let (stored, started_at) = (std::mem::take(&mut entry.head), entry.started_at);
             let id = self.log_rejected_body(state.client_since(started_at), 413, &stored);
             core.reject(
                 &self.worker,
-                &Error::new(413, what),
+                &Error::new(413, message),
                 stream,
                 id.as_ref(),
                 &mut buffers.out,
@@ -58,11 +58,11 @@ impl HttpServer {
             return false;
         }
         entry.body.extend_from_slice(data);
-        let (held, most) = (entry.head.capacity() + entry.body.capacity(), entry.most);
+        let (reserved, most) = (entry.head.capacity() + entry.body.capacity(), entry.most);
         let collected = entry
             .collected
             .get_or_insert_with(|| BodyReservation::new(&self.worker.bodies, Some(&session.collected)));
-        if !collected.grow(held, most) {
+        if !collected.grow(reserved, most) {
             entry.phase = StreamPhase::Done;
             let (stored, started_at) = (std::mem::take(&mut entry.head), entry.started_at);
             let id = self.log_rejected_body(state.client_since(started_at), 503, &stored);

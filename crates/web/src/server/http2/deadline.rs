@@ -284,9 +284,9 @@ impl HttpServer {
     }
 }
 
-fn too_slow(least: u32) -> Error {
+fn too_slow(min_rate: u32) -> Error {
     Error::new(
         408,
-        format!("request body too slow: expected {least} bytes per second"),
+        format!("request body too slow: expected {min_rate} bytes per second"),
     )
 }

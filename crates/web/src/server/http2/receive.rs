@@ -322,13 +322,13 @@ impl HttpServer {
         if let (Framing::Length(length), Some(most)) = (head.framing, most)
             && length > most
         {
-            let what = format!("expected a body of at most {most} bytes, found one of {length}");
+            let message = format!("expected a body of at most {most} bytes, found one of {length}");
             let rejected = RejectedRequest::from_head(&self.worker, head);
             return self.reject_http2(
                 state,
                 stream_request.session,
                 stream_request.stream,
-                &Error::new(413, what),
+                &Error::new(413, message),
                 &rejected,
                 &mut buffers.out,
             );
@@ -584,8 +584,8 @@ fn check_upgrade(head: &RequestHead<'_>, end: bool) -> Result<(), Error> {
     let protocol = head.protocol.unwrap_or_default();
     if !protocol.eq_ignore_ascii_case("websocket") {
         let found = client_text::truncate(protocol);
-        let what = format!("expected `websocket` as the protocol of an extended CONNECT, found `{found}`");
-        return Err(Error::new(501, what));
+        let message = format!("expected `websocket` as the protocol of an extended CONNECT, found `{found}`");
+        return Err(Error::new(501, message));
     }
     if end {
         return Err(Error::bad_request(

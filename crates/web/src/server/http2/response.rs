@@ -87,13 +87,13 @@ impl SessionState {
         };
         let length = reply.frame.as_ref().map_or(reply.body.len(), Bytes::len);
         let bodiless = !h1::allows_content(reply.status);
-        let silent = bodiless || reply.request.head.method == Method::Head;
+        let bodiless_reply = bodiless || reply.request.head.method == Method::Head;
         let declared = if bodiless {
             Length::None
         } else {
             Length::Known(length as u64)
         };
-        let end = silent || length == 0;
+        let end = bodiless_reply || length == 0;
         let worker = reply.request.worker;
         if let Err(misuse) = self.head(worker, &parts, stream, declared, end, out) {
             // The client has reset the stream.

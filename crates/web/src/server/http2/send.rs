@@ -23,37 +23,37 @@ impl SessionState {
             else {
                 return;
             };
-            let ends = entry.end && entry.trailers.is_none();
+            let is_last = entry.end && entry.trailers.is_none();
             let Some(front) = entry.pending.front_mut() else {
                 if !entry.end {
                     return;
                 }
-                let ended = match entry.trailers.take() {
+                let result = match entry.trailers.take() {
                     Some(fields) => wire.trailers(stream, &fields, out),
                     None => wire.begin_data(stream, 0, true, out).map(drop),
                 };
                 // A closed stream needs no end.
-                let _ = ended;
+                let _ = result;
                 return self.finish(stream, out);
             };
             if !conn.has_room(out.len()) {
                 return;
             }
             let length = front.len();
-            let last = ends && entry.pending.len() == 1;
+            let last = is_last && entry.pending.len() == 1;
             let taken = match wire.begin_data(stream, length, last, out) {
                 Ok(0) => return,
                 Ok(taken) => taken,
                 Err(_) => return self.finish(stream, out),
             };
             entry.sent += taken as u64;
-            let whole = taken == length;
+            let is_complete = taken == length;
             let Some(front) = entry.pending.front_mut() else {
                 return;
             };
             let piece = front.split_to(taken);
             entry.remove_queued(taken);
-            if whole {
+            if is_complete {
                 entry.pending.pop_front();
             }
             if taken <= limits::COPIED_CHUNK_BYTES {
@@ -64,7 +64,7 @@ impl SessionState {
                 out.clear();
                 let _ = conn.write_frame(piece);
             }
-            if whole && last {
+            if is_complete && last {
                 return self.finish(stream, out);
             }
         }
@@ -135,7 +135,7 @@ impl H2Session {
     pub(super) fn write<T>(&self, call: impl FnOnce(&mut SessionState, Conn<'_>, &mut Vec<u8>) -> T) -> T {
         let conn = self.conn();
         let mut out = std::mem::take(&mut *self.worker.frame_out.borrow_mut());
-        let done = call(&mut self.core.borrow_mut(), conn, &mut out);
+        let result = call(&mut self.core.borrow_mut(), conn, &mut out);
         if !out.is_empty() {
             // Fails only when the connection is closed, which is reported elsewhere.
             let _ = conn.write(&out);
@@ -143,7 +143,7 @@ impl H2Session {
         out.clear();
         out.shrink_to(limits::SCRATCH_BYTES);
         *self.worker.frame_out.borrow_mut() = out;
-        done
+        result
     }
 
     /// Returns true if the stream is open.
@@ -232,8 +232,8 @@ impl H2Session {
     /// Returns true if a task may send more on its stream.
     pub(crate) fn may_send(&self, stream: Stream) -> bool {
         let mut core = self.core.borrow_mut();
-        let waits = core.entry(stream).is_some_and(|entry| !entry.pending.is_empty());
-        !waits && self.conn().has_room(0)
+        let is_queued = core.entry(stream).is_some_and(|entry| !entry.pending.is_empty());
+        !is_queued && self.conn().has_room(0)
     }
 
     /// Resets a stream: its client detects that the response is incomplete.

@@ -41,7 +41,7 @@ pub(super) struct StreamSocket {
     check_due: bool,
     /// The client has sent its END_STREAM.
     ended: bool,
-    /// Given up: the stream is reset.
+    /// Set if the stream is to be reset.
     given_up: bool,
 }
 
@@ -53,14 +53,14 @@ impl SessionState {
         }
     }
 
-    /// Returns all streams whose socket satisfies `which`.
-    fn streams_with_socket(&self, which: impl Fn(&StreamSocket) -> bool) -> Vec<Stream> {
+    /// Returns all streams whose socket satisfies `predicate`.
+    fn streams_with_socket(&self, predicate: impl Fn(&StreamSocket) -> bool) -> Vec<Stream> {
         if self.sockets == 0 {
             return Vec::new();
         }
         let streams = self.streams.iter();
         streams
-            .filter(|entry| matches!(&entry.phase, StreamPhase::Socket(socket) if which(socket)))
+            .filter(|entry| matches!(&entry.phase, StreamPhase::Socket(socket) if predicate(socket)))
             .filter_map(|entry| entry.stream)
             .collect()
     }
@@ -348,7 +348,7 @@ impl H2Session {
             });
             self.feed(stream, &[], false);
         }
-        let left: Vec<Stream> = {
+        let remaining: Vec<Stream> = {
             let core = self.core.borrow();
             let streams = core.streams.iter();
             streams
@@ -356,7 +356,7 @@ impl H2Session {
                 .filter_map(|entry| entry.stream)
                 .collect()
         };
-        for stream in left {
+        for stream in remaining {
             self.reset(stream, ErrorCode::NO_ERROR);
             drop(self.core.borrow_mut().remove_entry(stream));
         }
@@ -426,7 +426,7 @@ impl H2Session {
         self.bring_deadline_forward(deadline);
     }
 
-    /// Gives a socket up: its stream is reset once the socket was notified.
+    /// Abandons a socket: its stream is reset once the socket was notified.
     pub(crate) fn give_up(&self, stream: Stream) {
         {
             let mut core = self.core.borrow_mut();

@@ -1,5 +1,5 @@
 //! The pages that may open a socket (RFC 6455 §10.2), or access any other resource exposed to pages in the same way. A browser
-//! sends cookies with requests of any page, and names the page in `PageOrigin`; a client that is not a browser need not send one, and
+//! sends cookies with requests of any page, and names the page's origin in `Origin`; a client that is not a browser need not send one, and
 //! can send any value.
 
 #[cfg(test)]
@@ -59,18 +59,18 @@ impl Origins {
         Ok(())
     }
 
-    /// Admits a request without `PageOrigin`, or with an admitted one.
+    /// Admits a request without `Origin`, or with an admitted one.
     ///
     /// # Errors
     /// 403 for another origin, and for more than one.
     pub fn check(&self, request: &Request<'_>) -> Result {
-        let mut said = request.head.fields.all_known(Known::Origin);
-        let may = match (said.next(), said.next()) {
+        let mut origins = request.head.fields.all_known(Known::Origin);
+        let is_allowed = match (origins.next(), origins.next()) {
             (None, _) => true,
             (Some(origin), None) => self.allow_page(origin, request.host(), request.peer.secure),
             (Some(_), Some(_)) => false,
         };
-        if may {
+        if is_allowed {
             return Ok(());
         }
         Err(Error::forbidden(
@@ -148,12 +148,12 @@ impl Listed {
         }
         let port = self.port.or(default_port(origin.scheme));
         let host = origin.host.to_ascii_lowercase();
-        let fits = if self.below {
+        let matches = if self.below {
             host.len() > self.host.len() && host.ends_with(&self.host)
         } else {
             host == self.host
         };
-        fits && origin.port() == port
+        matches && origin.port() == port
     }
 }
 
@@ -195,7 +195,9 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 }
 
 fn default_port(scheme: &str) -> Option<u16> {
-    let known = [("http", 80), ("ws", 80), ("https", 443), ("wss", 443)];
-    let found = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(scheme));
+    let default_ports = [("http", 80), ("ws", 80), ("https", 443), ("wss", 443)];
+    let found = default_ports
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(scheme));
     found.map(|(_, port)| *port)
 }

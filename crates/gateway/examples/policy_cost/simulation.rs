@@ -1,4 +1,4 @@
-//! A gateway of one worker in a simulated world, one client and one origin.
+//! A simulated world: a gateway with one worker, one client and one origin.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,64 +16,64 @@ use ringmain_web::Server;
 
 use crate::cases::{self, Case, JWKS, Signer};
 
-/// The simulation's wall clock starts about here.
+/// The approximate start of the simulation's wall clock, since the Unix epoch.
 const NOW: Duration = Duration::from_secs(1_750_000_000);
 
-/// Steps in which an answer must come.
+/// The maximum number of simulation steps until a response arrives.
 const STEPS: usize = 100_000;
 
-/// See the module.
-pub(crate) struct Stage {
+/// The simulated world.
+pub(crate) struct Simulation {
     cluster: SimCluster<Server>,
     origin: PeerListener,
-    guests: Vec<(Peer, Vec<u8>)>,
+    origin_conns: Vec<(Peer, Vec<u8>)>,
     client: Peer,
     tls: Option<Tls>,
-    /// What the client has received and not opened.
+    /// Received TLS records that are not decrypted yet.
     wire: Vec<u8>,
-    set: String,
+    key_set: String,
     _gateway: Gateway,
 }
 
-impl Stage {
-    /// With the rule of a case; `bare`: without what is measured.
-    pub(crate) fn new(case: &Case, bare: bool, signer: &Signer) -> Stage {
+impl Simulation {
+    /// Creates a world with the rule of a case; `bare`: without its policies.
+    pub(crate) fn new(case: &Case, bare: bool, signer: &Signer) -> Simulation {
         let mut plan = Plan::calm();
         plan.trace = 0;
         plan.whole = true;
         let world = World::new(1, plan, 1);
         let origin = SocketAddr::from(([127, 0, 0, 1], 8000));
-        let front: Addr = "127.0.0.1:80".parse().expect("an address");
+        let address: Addr = "127.0.0.1:80".parse().expect("an address");
         let mut config = cases::config(vec![cases::rule(case, bare)], origin);
-        Arc::make_mut(&mut config.listeners[0]).addresses = vec![front.clone()];
+        Arc::make_mut(&mut config.listeners[0]).addresses = vec![address.clone()];
         let connector = case.secure.then(|| secure(&mut config));
         let gateway = Gateway::new(Arc::new(config), NOW);
         assert_eq!(gateway.problems(), []);
-        let site = gateway.app().build().expect("an application");
+        let app = gateway.app().build().expect("an application");
         let cluster_config = ClusterConfig {
             workers: 1,
             ..ClusterConfig::default()
         };
-        let listeners = [(0, front.clone(), 0)];
-        let cluster = SimCluster::new(&world, cluster_config, &listeners, |start| site.server(start));
+        let listeners = [(0, address.clone(), 0)];
+        let cluster = SimCluster::new(&world, cluster_config, &listeners, |start| app.server(start));
         let tls =
             connector.map(|connector| connector.connect(&PeerName::new("localhost").expect("a name"), NOW));
-        let mut stage = Stage {
+        let mut simulation = Simulation {
             cluster,
             origin: world.peer_listen(&Addr::Inet(origin)),
-            guests: Vec::new(),
-            client: world.connect(&front).expect("somebody listens"),
+            origin_conns: Vec::new(),
+            client: world.connect(&address).expect("the gateway listens"),
             tls,
             wire: Vec::new(),
-            set: signer.set(),
+            key_set: signer.set(),
             _gateway: gateway,
         };
-        stage.agree();
-        stage
+        simulation.handshake();
+        simulation
     }
 
-    /// The handshake, if there is one.
-    fn agree(&mut self) {
+    /// Completes the TLS handshake, if the case uses TLS.
+    fn handshake(&mut self) {
         let Some(tls) = &mut self.tls else { return };
         let mut hello = Vec::new();
         tls.begin(&mut hello);
@@ -83,8 +83,11 @@ impl Stage {
         }
     }
 
-    /// Asks once; the answer must be 200.
-    pub(crate) fn ask(&mut self, request: &[u8]) {
+    /// Sends a request and waits for its response.
+    ///
+    /// # Panics
+    /// The status is not 200.
+    pub(crate) fn request(&mut self, request: &[u8]) {
         match &mut self.tls {
             None => self.write(request),
             Some(tls) => {
@@ -93,36 +96,37 @@ impl Stage {
                 self.write(&wire);
             }
         }
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\nhello") {
-            answer.extend_from_slice(&self.read());
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\nhello") {
+            response.extend_from_slice(&self.read());
         }
-        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+        assert!(
+            response.starts_with(b"HTTP/1.1 200 "),
+            "{}",
+            response.escape_ascii()
+        );
     }
 
     fn write(&self, bytes: &[u8]) {
-        let written = self
-            .client
-            .write(bytes)
-            .expect("the gateway holds the connection");
-        assert_eq!(written, bytes.len(), "there is room for a request");
+        let written = self.client.write(bytes).expect("an open connection");
+        assert_eq!(written, bytes.len(), "the request fits the send buffer");
     }
 
-    /// What comes next.
+    /// Returns the next received bytes.
     fn read(&mut self) -> Vec<u8> {
         for _ in 0..STEPS {
             self.cluster.step();
-            self.serve();
+            self.run_origin();
             let bytes = self.client.read(usize::MAX);
             if !bytes.is_empty() {
-                return self.open(bytes);
+                return self.decrypt(bytes);
             }
-            assert!(!self.client.eof(), "the gateway goes on");
+            assert!(!self.client.eof(), "the gateway has closed the connection");
         }
-        panic!("expected an answer within {STEPS} steps");
+        panic!("expected a response within {STEPS} steps");
     }
 
-    fn open(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+    fn decrypt(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         let Some(tls) = &mut self.tls else { return bytes };
         self.wire.extend_from_slice(&bytes);
         let (mut plain, mut out, mut at) = (Vec::new(), Vec::new(), 0);
@@ -143,39 +147,40 @@ impl Stage {
         plain
     }
 
-    /// The origin's part.
-    fn serve(&mut self) {
+    /// Runs the origin: responds to complete requests.
+    fn run_origin(&mut self) {
         while let Some(peer) = self.origin.accept() {
-            self.guests.push((peer, Vec::new()));
+            self.origin_conns.push((peer, Vec::new()));
         }
-        for (peer, kept) in &mut self.guests {
-            kept.extend_from_slice(&peer.read(usize::MAX));
-            if !kept.ends_with(b"\r\n\r\n") {
+        for (peer, received) in &mut self.origin_conns {
+            received.extend_from_slice(&peer.read(usize::MAX));
+            if !received.ends_with(b"\r\n\r\n") {
                 continue;
             }
-            let answer = if kept.starts_with(format!("GET {JWKS} ").as_bytes()) {
+            let response = if received.starts_with(format!("GET {JWKS} ").as_bytes()) {
                 format!(
                     "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}",
-                    self.set.len(),
-                    self.set
+                    self.key_set.len(),
+                    self.key_set
                 )
             } else {
                 "HTTP/1.1 200 OK\r\nServer: x\r\nContent-Type: text/plain\r\nX-Powered-By: y\r\n\
                  Content-Length: 5\r\n\r\nhello"
                     .to_owned()
             };
-            kept.clear();
-            let written = peer.write(answer.as_bytes()).expect("the gateway reads");
-            assert_eq!(written, answer.len(), "there is room for an answer");
+            received.clear();
+            let written = peer.write(response.as_bytes()).expect("the gateway reads");
+            assert_eq!(written, response.len(), "the response fits the send buffer");
         }
     }
 }
 
-/// Has the listener speak TLS and ask for certificates, and makes who shows one.
+/// Enables TLS with client certificates at the listener. Returns a connector with a valid client certificate.
 fn secure(config: &mut Config) -> ConnectHandle {
     let pair = || {
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-        (made.cert.pem(), made.signing_key.serialize_pem())
+        let certified =
+            rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+        (certified.cert.pem(), certified.signing_key.serialize_pem())
     };
     let (chain, key) = pair();
     config.certificates = vec![Arc::new(Certificate {
@@ -183,10 +188,10 @@ fn secure(config: &mut Config) -> ConnectHandle {
         chain: chain.into_bytes().into(),
         key: Secret::new(key.as_bytes()),
     })];
-    let (own_chain, own_key) = pair();
+    let (client_chain, client_key) = pair();
     config.authorities = vec![Arc::new(Authorities {
         name: "clients".into(),
-        pem: own_chain.clone().into_bytes().into(),
+        pem: client_chain.clone().into_bytes().into(),
     })];
     let listener = Arc::make_mut(&mut config.listeners[0]);
     listener.protocol = Protocol::Https;
@@ -199,13 +204,13 @@ fn secure(config: &mut Config) -> ConnectHandle {
         ..ListenerTls::default()
     });
     let pem = |text: String| Pem {
-        source: "a client's".to_owned(),
+        source: "the client certificate".to_owned(),
         bytes: text.into_bytes(),
     };
     let settings = ClientSettings {
         certificate: Some(KeyPair {
-            chain: pem(own_chain),
-            key: pem(own_key),
+            chain: pem(client_chain),
+            key: pem(client_key),
         }),
         alpn: vec![b"http/1.1".to_vec()],
         ..ClientSettings::new(Trust::AnybodyInsecure)
