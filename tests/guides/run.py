@@ -7,7 +7,8 @@
 
 A page runs in a network and a PID namespace of its own, so that its ports are free, in an empty folder with examples/whoami.py. A block
 of YAML that is a whole configuration is written to `ringmain.yaml` and checked; the commands of a block of `console` are those after `$ `
-(continued after `> `), and the lines behind each are its output. Numbers, dates and hashes may differ. Marks that renderers do not show:
+(continued after `> `), and the lines behind each are its output. Numbers, dates, hashes and the order of the lines may differ. Marks that
+renderers do not show:
 
     <!-- setup: COMMAND -->     runs a command that the page does not show
     ```js file=token.js         writes the block to a file
@@ -172,7 +173,17 @@ def masked(text):
     ]
     for rule, word in rules:
         text = re.sub(rule, word, text)
-    return text.split("\n")
+    # Processes in the background write meanwhile: the lines of an output have no order.
+    result, output, is_console = [], [], False
+    for line in text.split("\n"):
+        if line.strip().startswith("```"):
+            is_console = line.strip() == "```console"
+        elif is_console and not line.startswith(("$ ", "> ")):
+            output.append(line)
+            continue
+        result += [*sorted(output), line]
+        output = []
+    return result
 
 
 def difference(before, after):

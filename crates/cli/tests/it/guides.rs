@@ -1,4 +1,5 @@
-//! The configurations of the guides: each block of YAML in `docs/` that is a whole configuration passes `ringmain check`.
+//! The configurations of the guides: each block of YAML in README.md and below `docs/` that is a whole configuration passes
+//! `ringmain check`.
 //!
 //! A block is whole if it has a listener: `listen`, `listeners` or `kubernetes`. A part of a configuration has `yaml fragment` as its info
 //! string, which renderers do not show.
@@ -133,7 +134,7 @@ fn is_supported(text: &str) -> bool {
 
 #[test]
 fn configurations_of_the_guides_are_valid() {
-    let mut found = Vec::new();
+    let mut found = vec![docs().join("../README.md")];
     pages(&docs(), &mut found);
     found.sort();
     let mut checked = 0;
@@ -163,7 +164,7 @@ fn configurations_of_the_guides_are_valid() {
             .output()
             .unwrap();
         if output.status.code() != Some(0) {
-            let page = block.page.strip_prefix(docs()).unwrap().display().to_string();
+            let page = block.page.strip_prefix(docs()).unwrap().display();
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
             errors.push(format!("docs/{page}:{}:\n{said}", block.line));
         }
