@@ -235,6 +235,7 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[
             Line::new("bench/install.sh tutorials"),
             RELEASE,
+            Line::new("python3 -m unittest discover -s tests/tutorials"),
             Line::new("python3 tests/tutorials/run.py"),
         ],
     },
