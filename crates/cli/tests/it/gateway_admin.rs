@@ -299,7 +299,7 @@ fn metrics_of_contrib_exist() {
 access_log: stderr
 push:
   anonymous: true
-  nats: {prices: {servers: '127.0.0.1:1', subjects: prices.*}}
+  nats: {prices: {servers: 'nats://127.0.0.1:1', subjects: prices.*}}
 SOURCES
 ";
     // Sources other than core NATS are a feature.
