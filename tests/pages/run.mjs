@@ -14,7 +14,7 @@ const IMAGES = join(ROOT, 'docs/images');
 const WIDTHS = [1280, 400];
 const SCHEMES = ['light', 'dark'];
 // Seconds of traffic before the pictures of the documentation, so that curves have a shape.
-const TRAFFIC_S = 75;
+const TRAFFIC_S = 45;
 
 const [ringmain, executablePath, ...flags] = process.argv.slice(2);
 const shots = flags.includes('--shots') ? resolve(flags[flags.indexOf('--shots') + 1]) : undefined;

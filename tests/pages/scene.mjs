@@ -59,8 +59,8 @@ function certificate(folder, name, days) {
 }
 
 // A program that is killed with the scene. `ready` is called until it returns true.
-async function program(parts, ready) {
-  const child = spawn(parts[0], parts.slice(1), { stdio: ['ignore', 'ignore', 'pipe'] });
+async function program(parts, ready, cwd) {
+  const child = spawn(parts[0], parts.slice(1), { cwd, stdio: ['ignore', 'ignore', 'pipe'] });
   let log = '';
   child.stderr.on('data', (bytes) => { log = (log + bytes).slice(-20_000); });
   const end = Date.now() + START_MS;
@@ -173,7 +173,7 @@ export async function gateway(ringmain, broken) {
   const text = configuration({ ...ports, broken });
   writeFileSync(file, text);
   const admin = `http://127.0.0.1:${ports.admin}`;
-  const { child, log } = await program([ringmain, 'run', file], responds(`http://127.0.0.1:${ports.gateway}/missing`));
+  const { child, log } = await program([ringmain, 'run', 'gateway.yaml'], responds(`http://127.0.0.1:${ports.gateway}/missing`), folder);
   const stop = load(ports.gateway, broken);
   if (broken) {
     await sleep(1500);
