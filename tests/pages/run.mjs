@@ -1,4 +1,4 @@
-// `run.sh` checks the requirements and calls: node run.mjs RINGMAIN CHROMIUM [--write] [--shots FOLDER]
+// `run.sh` checks the requirements and calls: node run.mjs RINGMAIN CHROMIUM [--write] [--shots FOLDER] [--only PART]
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
@@ -14,10 +14,11 @@ const IMAGES = join(ROOT, 'docs/images');
 const WIDTHS = [1280, 400];
 const SCHEMES = ['light', 'dark'];
 // Seconds of traffic before the pictures of the documentation, so that curves have a shape.
-const TRAFFIC_S = 75;
+const TRAFFIC_S = 45;
 
 const [ringmain, executablePath, ...flags] = process.argv.slice(2);
 const shots = flags.includes('--shots') ? resolve(flags[flags.indexOf('--shots') + 1]) : undefined;
+const only = flags.includes('--only') ? flags[flags.indexOf('--only') + 1] : undefined;
 const isWriting = flags.includes('--write');
 
 // Pictures of the documentation, by the name of the screenshot.
@@ -173,7 +174,7 @@ async function gatewayInTrouble(browser) {
       const wanted = [
         [upstreams, new RegExp(`127.0.0.1:${scene.refusing} unreachable: connection refused ${clock}`)],
         [upstreams, new RegExp(`unhealthy: expected a status from 200 to 299, found 503 ${clock}`)],
-        [notice, /The reload at \d\d:\d\d:\d\d was rejected.*1 error, the first: .*redirct/],
+        [notice, /The reload at \d\d:\d\d:\d\d was rejected; the previous configuration is served: \d errors?, the first: /],
         [notice, /1 certificate with less than 14 days left: api/],
         [notice, /upstreams? without a healthy endpoint: .*payments/],
         [notice, new RegExp(`The source orders \\(nats\\) is not connected ${clock}`)],
@@ -224,14 +225,17 @@ async function flameGraph(browser) {
   console.log('flame graph: keyboard, text, light and dark');
 }
 
+const PARTS = { flame: flameGraph, welcome: welcomePages, dashboard: healthyGateway, trouble: gatewayInTrouble };
+
 async function main() {
+  if (only && !PARTS[only]) throw new Error(`expected --only ${Object.keys(PARTS).join('|')}, found ${only}`);
   if (shots) mkdirSync(shots, { recursive: true });
   if (isWriting) mkdirSync(IMAGES, { recursive: true });
   readFileSync(ringmain).subarray(0, 4);
   const args = userInfo().uid === 0 ? ['--no-sandbox'] : [];
   const browser = await chromium.launch({ executablePath, args });
   try {
-    for (const part of [flameGraph, welcomePages, healthyGateway, gatewayInTrouble]) await part(browser);
+    for (const [name, part] of Object.entries(PARTS)) if (!only || only === name) await part(browser);
   } finally {
     await browser.close();
   }

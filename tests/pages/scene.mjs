@@ -59,8 +59,8 @@ function certificate(folder, name, days) {
 }
 
 // A program that is killed with the scene. `ready` is called until it returns true.
-async function program(parts, ready) {
-  const child = spawn(parts[0], parts.slice(1), { stdio: ['ignore', 'ignore', 'pipe'] });
+async function program(parts, ready, cwd) {
+  const child = spawn(parts[0], parts.slice(1), { cwd, stdio: ['ignore', 'ignore', 'pipe'] });
   let log = '';
   child.stderr.on('data', (bytes) => { log = (log + bytes).slice(-20_000); });
   const end = Date.now() + START_MS;
@@ -97,8 +97,8 @@ function configuration({ gateway, secure, admin, metrics, origin, failing, refus
     `  api_key: ${API_KEY}`,
     '  namespaces: {prices: {retention: {publications: 1, time: 1h}, cache: true}}',
     '  nats:',
-    `    prices: {servers: 127.0.0.1:${nats}, subjects: prices.*, channel: 'prices:{2}'}`,
-    ...(broken ? [`    orders: {servers: 127.0.0.1:${refusing}, subjects: orders.>}`] : []),
+    `    prices: {servers: 'nats://127.0.0.1:${nats}', subjects: prices.*, channel: 'prices:{2}'}`,
+    ...(broken ? [`    orders: {servers: 'nats://127.0.0.1:${refusing}', subjects: orders.>}`] : []),
     'upstreams:',
     `  catalogue: {endpoints: [127.0.0.1:${origin}], health: {active: {path: /health, every: 1s}}}`,
     `  checkout: {endpoints: [127.0.0.1:${origin}${broken ? `, 127.0.0.1:${refusing}` : ''}], balance: round_robin}`,
@@ -138,11 +138,19 @@ function load(gateway, broken) {
     })();
   }
   const connect = JSON.stringify({ subs: { 'prices:EURUSD': {}, 'prices:GBPUSD': {} } });
-  for (let client = 0; client < 40; client += 1) {
-    const stream = http.get({ host: '127.0.0.1', port: gateway, path: `/live/connection/uni_sse?cf_connect=${encodeURIComponent(connect)}`, agent: false }, (response) => response.resume());
-    stream.on('error', () => {});
-    streams.push(stream);
-  }
+  // Each reconnects as an EventSource does: a source that connects starts a new epoch, and ends the streams of before.
+  const subscribe = (client) => {
+    if (ended) return;
+    const again = () => setTimeout(subscribe, 250, client);
+    const stream = http.get({ host: '127.0.0.1', port: gateway, path: `/live/connection/uni_sse?cf_connect=${encodeURIComponent(connect)}`, agent: false }, (response) => {
+      response.resume();
+      response.on('close', again);
+      response.on('error', () => {});
+    });
+    stream.on('error', (error) => { if (error.code === 'ECONNREFUSED') again(); });
+    streams[client] = stream;
+  };
+  for (let client = 0; client < 40; client += 1) subscribe(client);
   return () => { ended = true; streams.forEach((stream) => stream.destroy()); agent.destroy(); };
 }
 
@@ -165,7 +173,7 @@ export async function gateway(ringmain, broken) {
   const text = configuration({ ...ports, broken });
   writeFileSync(file, text);
   const admin = `http://127.0.0.1:${ports.admin}`;
-  const { child, log } = await program([ringmain, 'run', file], responds(`${admin}/healthz`));
+  const { child, log } = await program([ringmain, 'run', 'gateway.yaml'], responds(`http://127.0.0.1:${ports.gateway}/missing`), folder);
   const stop = load(ports.gateway, broken);
   if (broken) {
     await sleep(1500);

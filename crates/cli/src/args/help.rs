@@ -159,8 +159,12 @@ pub(crate) fn run_sections() -> &'static [Section] {
             lines: Lines::Commands(&[
                 ("ringmain", "serve the built-in application on 127.0.0.1:8080"),
                 (
-                    "ringmain init gateway && ringmain run ringmain.yaml",
-                    "write a configuration file to start with, and run its gateway (docs/how-to/reverse-proxy.md)",
+                    "ringmain init gateway",
+                    "write ringmain.yaml, a commented configuration to start with",
+                ),
+                (
+                    "ringmain run ringmain.yaml",
+                    "run the gateway of this file (docs/how-to/reverse-proxy.md)",
                 ),
                 (
                     "ringmain --listen :80 --listen unix:/run/web.sock --unix-mode 660",

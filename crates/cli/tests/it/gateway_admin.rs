@@ -305,7 +305,7 @@ SOURCES
     // Sources other than core NATS are a feature.
     let has_sources = cfg!(feature = "brokers");
     let sources = if has_sources {
-        "  redis_pubsub: {orders: {servers: 'redis://127.0.0.1:1', channels: orders}}"
+        "  redis_pubsub: {orders: {servers: '127.0.0.1:1', channels: orders}}"
     } else {
         ""
     };

@@ -158,9 +158,11 @@ fn the_built_in_application_reports_start_reload_and_stop() {
         manager.next_reload();
         server.signal(Signal::TERM);
         let message = manager.next_with("STOPPING", "1");
-        assert_eq!(
-            message.expect("STATUS"),
-            "Shutting down, connections still open: 0"
+        // The connection of the request may be among them: its end is not awaited.
+        let status = message.expect("STATUS");
+        assert!(
+            status.starts_with("Shutting down, connections still open: "),
+            "{status}"
         );
         server.finish();
         assert!(manager.receive(Duration::from_millis(1)).is_none());
