@@ -95,7 +95,9 @@ def gateway():
     until("status after a reload of the new process", lambda: show(unit, "StatusText"), lambda text: text == "Configuration reloaded: unchanged")
     systemctl("stop", unit)
     until("the new process has ended", lambda: os.path.exists(f"/proc/{new}"), lambda exists: not exists)
-    expect("result", ("inactive", "success"), (show(unit, "ActiveState"), show(unit, "Result")))
+    # With cgroup v1 in a container, systemd does not wait for a main process that it has not started itself, and kills it at once.
+    if pathlib.Path("/sys/fs/cgroup/cgroup.controllers").exists():
+        expect("result", ("inactive", "success"), (show(unit, "ActiveState"), show(unit, "Result")))
 
 
 def watchdog():
