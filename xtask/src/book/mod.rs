@@ -92,7 +92,7 @@ fn rewrite_chapters(value: &mut Value, is_folder: &impl Fn(&str) -> bool) {
     }
 }
 
-/// Replaces links of the page at `path` that lead outside `docs/`, or to a folder.
+/// Replaces links of the page at `path` that lead outside `docs/`, to a folder, or to the index of a folder.
 fn rewrite(path: &str, text: &str, is_folder: &impl Fn(&str) -> bool) -> String {
     let links = links(text);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -101,13 +101,17 @@ fn rewrite(path: &str, text: &str, is_folder: &impl Fn(&str) -> bool) -> String 
         let Some(target) = resolve(path, &link.address) else {
             continue;
         };
-        let kind = match is_folder(&target.path) {
-            true => "tree",
-            false if target.path.starts_with("docs/") => continue,
-            false => "blob",
-        };
         let fragment = target.fragment.map_or(String::new(), |name| format!("#{name}"));
-        let address = format!("{REPOSITORY}/{kind}/main/{}{fragment}", target.path);
+        let address = if is_folder(&target.path) {
+            format!("{REPOSITORY}/tree/main/{}{fragment}", target.path)
+        } else if !target.path.starts_with("docs/") {
+            format!("{REPOSITORY}/blob/main/{}{fragment}", target.path)
+        } else if target.path.ends_with("/README.md") {
+            // mdBook renames the page, and not the links to it.
+            link.address.replace("README.md", "index.md")
+        } else {
+            continue;
+        };
         lines[link.line - 1].replace_range(link.start..link.start + link.address.len(), &address);
     }
     let mut text = lines.join("\n");

@@ -15,6 +15,10 @@ fn check(text: &str, expect: &str) {
 fn links_that_leave_the_book_lead_to_the_repository() {
     check("[a](../b.md#c) [d](#e)", "[a](../b.md#c) [d](#e)");
     check(
+        "[a](../README.md#b) [c](README.md)",
+        "[a](../index.md#b) [c](index.md)",
+    );
+    check(
         "[a](../../examples/b.rs#L2), [c](../../README.md)",
         "[a](https://github.com/ringmain/ringmain/blob/main/examples/b.rs#L2), \
          [c](https://github.com/ringmain/ringmain/blob/main/README.md)",
