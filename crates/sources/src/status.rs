@@ -90,7 +90,7 @@ pub struct Report {
     pub connects: u64,
     /// Connections that were lost, and attempts that failed.
     pub failures: u64,
-    /// The last of them.
+    /// The last failure.
     pub last_failure: Option<LastFailure>,
     /// Records that were read.
     pub records: u64,

@@ -64,7 +64,7 @@ pub struct ConsumerReport {
     pub connects: u64,
     /// Connections that were lost, and failed attempts.
     pub failures: u64,
-    /// The last of them.
+    /// The last failure.
     pub last_failure: Option<LastFailure>,
     /// Received messages.
     pub messages: u64,

@@ -103,7 +103,7 @@ pub(super) struct ConfigSummary {
     pub(super) rejected: u64,
     /// The number of errors of the last reload.
     pub(super) wrong: usize,
-    /// The first of them.
+    /// The first errors of the last reload, up to the limit of the page.
     pub(super) errors: Vec<String>,
     /// Keys whose new values apply after a restart only.
     pub(super) restart_required: Vec<String>,
