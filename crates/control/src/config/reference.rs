@@ -24,10 +24,10 @@ pub fn reference() -> String {
     page += "\n";
     section(&mut page, &schema);
     let definitions = schema["$defs"].as_object();
-    let mut order = Vec::new();
-    let mut seen = BTreeSet::new();
-    visit(&schema, &schema, &mut order, &mut seen);
-    for name in order {
+    let mut sections = Vec::new();
+    let mut visited = BTreeSet::new();
+    visit(&schema, &schema, &mut sections, &mut visited);
+    for name in sections {
         let Some(definition) = definitions.and_then(|all| all.get(&name)) else {
             continue;
         };
@@ -42,16 +42,16 @@ pub fn reference() -> String {
 }
 
 /// Lists definitions in the order in which keys refer to them.
-fn visit(value: &Value, schema: &Value, order: &mut Vec<String>, seen: &mut BTreeSet<String>) {
+fn visit(value: &Value, schema: &Value, sections: &mut Vec<String>, visited: &mut BTreeSet<String>) {
     let mut names = Vec::new();
     named(value, &mut names);
     let new: Vec<_> = names
         .into_iter()
-        .filter(|name| seen.insert(name.clone()))
+        .filter(|name| visited.insert(name.clone()))
         .collect();
     for name in new {
-        order.push(name.clone());
-        visit(&schema["$defs"][&name], schema, order, seen);
+        sections.push(name.clone());
+        visit(&schema["$defs"][&name], schema, sections, visited);
     }
 }
 

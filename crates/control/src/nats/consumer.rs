@@ -40,7 +40,7 @@ struct SubscribedSession<'c> {
     throttle: &'c mut LogThrottle,
     /// The time at which the current data was received.
     received: Duration,
-    /// Until then it does not wait for a worker without room: it has done so in vain.
+    /// Until then the consumer does not wait for a full worker queue: an earlier wait timed out.
     dropping_until: Duration,
     /// The server has confirmed the subscriptions.
     is_confirmed: bool,
@@ -75,24 +75,24 @@ impl Consumer {
         }
     }
 
-    /// For as long as it is wanted.
+    /// Runs until the consumer is stopped.
     pub(super) async fn run(mut self) {
         let mut random = Rng::with_seed(clock::realtime().as_nanos() as u64);
         let mut throttle = LogThrottle::default();
-        let (mut failures, mut turn) = (0, 0);
+        let (mut failures, mut round) = (0, 0);
         loop {
-            let began = clock::monotonic();
+            let started_at = clock::monotonic();
             let failure = match ConnectOptions::new(&self.nats.access) {
-                Ok(access) => self.session(&access, turn, &mut throttle).await,
+                Ok(access) => self.session(&access, round, &mut throttle).await,
                 Err(failure) => failure,
             };
             self.status.failed();
-            if clock::monotonic() - began >= backoff::STABLE_AFTER {
+            if clock::monotonic() - started_at >= backoff::STABLE_AFTER {
                 failures = 0;
             }
-            self.log_failure(&mut throttle, turn, &failure);
-            turn += 1;
-            if turn % self.nats.access.servers.len().max(1) == 0 {
+            self.log_failure(&mut throttle, round, &failure);
+            round += 1;
+            if round % self.nats.access.servers.len().max(1) == 0 {
                 failures += 1;
                 sleep(backoff::next_delay(failures, &mut random)).await;
             }
@@ -103,12 +103,12 @@ impl Consumer {
     async fn session(
         &mut self,
         access: &ConnectOptions,
-        turn: usize,
+        round: usize,
         throttle: &mut LogThrottle,
     ) -> ConnectionError {
         let nats = Arc::clone(&self.nats);
         let servers = &nats.access.servers;
-        let Some(server) = servers.get(turn % servers.len().max(1)) else {
+        let Some(server) = servers.get(round % servers.len().max(1)) else {
             return ConnectionError::Settings("expected a server, found none".to_owned());
         };
         let mut connection = match Connection::open(access, server).await {
@@ -147,9 +147,9 @@ impl Consumer {
         }
     }
 
-    fn log_failure(&self, throttle: &mut LogThrottle, turn: usize, failure: &ConnectionError) {
+    fn log_failure(&self, throttle: &mut LogThrottle, round: usize, failure: &ConnectionError) {
         let servers = &self.nats.access.servers;
-        let Some(server) = servers.get(turn % servers.len().max(1)) else {
+        let Some(server) = servers.get(round % servers.len().max(1)) else {
             return;
         };
         let text = format!("{}:{}: {failure}", server.host, server.port);
@@ -221,14 +221,14 @@ impl SubscribedSession<'_> {
         Ok(())
     }
 
-    /// The server has confirmed the subscriptions. Messages since the last connection are lost: the channels start a new epoch, so
+    /// Handles the confirmation of the subscriptions. Messages since the last connection are lost: the channels start a new epoch, so
     /// that positioned clients are notified.
     fn on_confirmed(&mut self) {
         if !std::mem::replace(&mut self.is_confirmed, true) {
             let Consumer {
                 nats, inlet, status, ..
             } = &*self.consumer;
-            // A process before this one had all until now, and its channels are still to arrive: nothing is missing.
+            // The previous process received all messages until now, and its channels are still to be restored: no message is missing.
             if !(inlet.continues() && status.is_first()) {
                 nats.bounds().iter().for_each(|bound| bound.interrupt(inlet));
             }
@@ -249,11 +249,11 @@ impl SubscribedSession<'_> {
         let mut outcome = inlet.publish(&channel, payload);
         if outcome == Err(SubmitError::Full) && self.received >= self.dropping_until {
             status.waits(self.received);
-            let room = timeout(
+            let capacity = timeout(
                 NATS_QUEUE_TIMEOUT,
                 poll_fn(|context| inlet.poll_room(&channel, context)),
             );
-            if room.await.is_err() {
+            if capacity.await.is_err() {
                 self.dropping_until = clock::monotonic() + NATS_DROP_PERIOD;
             }
             outcome = inlet.publish(&channel, payload);
