@@ -36,7 +36,7 @@ pub struct Cluster {
     /// `true` once listeners follow the configuration: before, an address that cannot be bound would be detected too late.
     listeners_ready: watch::Sender<bool>,
     stop: watch::Sender<bool>,
-    /// Notifies of a file that was applied: statuses depend on its listeners.
+    /// Notifies about an applied file: statuses depend on its listeners.
     again: watch::Sender<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,7 +59,7 @@ impl Cluster {
             identity: replica_identity(),
         };
         let runtime = crate::nats::runtime()?;
-        let shown = Arc::clone(&health);
+        let shared_health = Arc::clone(&health);
         let builder = std::thread::Builder::new().name("ringmain-kube".into());
         #[expect(
             clippy::disallowed_methods,
@@ -69,7 +69,7 @@ impl Cluster {
             runtime.block_on(async move {
                 match Api::from_environment().await {
                     Ok(api) => {
-                        // The receiver waits for this.
+                        // The receiver waits for this value.
                         let _ = started.send(Ok(()));
                         if listeners_are_ready
                             .wait_for(|listeners_ready| *listeners_ready)
@@ -85,7 +85,7 @@ impl Cluster {
                                 api.clone(),
                                 settings.clone(),
                                 Box::new(ClusterDataPlane(merger)),
-                                Arc::clone(&shown),
+                                Arc::clone(&shared_health),
                                 receiver.clone(),
                                 changed.clone(),
                             )
@@ -110,23 +110,23 @@ impl Cluster {
         }
     }
 
-    /// A file with such a source is rejected by a build without the feature.
+    /// Fails: builds without the feature reject a file with this source.
     #[cfg(not(feature = "kubernetes"))]
     pub(crate) fn start(_: &Arc<KubernetesSource>, _: Arc<ConfigMerger>) -> io::Result<Cluster> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Begins to follow the cluster: listeners follow the configuration from now on.
+    /// Starts applying the cluster's objects: listeners follow the configuration from now on.
     pub fn start_sync(&self) {
         self.listeners_ready.send_replace(true);
     }
 
-    /// Has the statuses of objects follow a file that was applied.
+    /// Updates the statuses of objects after a file was applied.
     pub fn update_statuses(&self) {
         self.again.send_replace(());
     }
 
-    /// The state of following it.
+    /// Returns the state of the connection to the cluster.
     #[cfg(feature = "kubernetes")]
     #[must_use]
     pub fn health(&self) -> &Health {
@@ -180,8 +180,8 @@ struct ClusterDataPlane(Arc<ConfigMerger>);
 
 #[cfg(feature = "kubernetes")]
 impl DataPlane for ClusterDataPlane {
-    fn replace(&mut self, parts: Config) -> Vec<Problem> {
-        self.0.replace_objects(parts, clock::realtime())
+    fn replace(&mut self, config: Config) -> Vec<Problem> {
+        self.0.replace_objects(config, clock::realtime())
     }
 
     fn put_endpoints(&mut self, endpoints: Vec<(Name, Vec<Endpoint>)>) {
@@ -189,7 +189,8 @@ impl DataPlane for ClusterDataPlane {
     }
 }
 
-/// The name of this replica: that of its Pod or host, with a random part, since two processes of a host may be replicas of each other.
+/// Returns the name of this replica: that of its Pod or host, with a random part, since two processes of a host may be replicas of each
+/// other.
 #[cfg(feature = "kubernetes")]
 fn replica_identity() -> String {
     let name = std::env::var("POD_NAME").or_else(|_| std::env::var("HOSTNAME"));

@@ -54,7 +54,7 @@ impl Fingerprint {
         self
     }
 
-    /// The files that were read.
+    /// Returns the files that were read.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.keys().map(PathBuf::as_path)
     }
@@ -74,7 +74,7 @@ impl Fingerprint {
     pub(crate) fn is_unchanged(&self, path: &Path) -> bool {
         self.files
             .iter()
-            .all(|(named, before)| read_stamp(named, size_limit(path, named)) == *before)
+            .all(|(path_name, before)| read_stamp(path_name, size_limit(path, path_name)) == *before)
     }
 
     /// Returns whether all files were modified at least `span` ago, so that probably none is being written.
@@ -115,7 +115,7 @@ pub fn read_stable(path: &Path) -> Result<LoadedFile, Box<UnreadableFile>> {
     loop {
         let read = read(path);
         let fingerprint = match &read {
-            Ok(reading) => &reading.fingerprint,
+            Ok(file) => &file.fingerprint,
             Err(unreadable) => &unreadable.fingerprint,
         };
         if fingerprint.is_older_than(limits::DEBOUNCE) {
@@ -178,9 +178,9 @@ impl Recorder {
         let folder = parent_folder(path);
         let environment = ConfigEnvironment {
             variable: &|name| std::env::var(name).ok(),
-            file: &|named| self.read(&folder.join(named), limits::NAMED_FILE_BYTES),
-            is_public: &|named| {
-                let status = std::fs::metadata(folder.join(named));
+            file: &|path_name| self.read(&folder.join(path_name), limits::NAMED_FILE_BYTES),
+            is_public: &|path_name| {
+                let status = std::fs::metadata(folder.join(path_name));
                 status.is_ok_and(|status| status.mode() & 0o004 != 0)
             },
             folder: &folder,
@@ -197,23 +197,24 @@ impl Recorder {
 /// Returns whether a file and the files that it names have the contents of a reading. Cheaper than a new reading, since only bytes
 /// are compared.
 pub(crate) fn matches_disk(path: &Path, before: &Fingerprint) -> bool {
-    let contents = |named: &Path| read_stamp(named, size_limit(path, named)).map(|stamp| stamp.contents);
+    let contents =
+        |path_name: &Path| read_stamp(path_name, size_limit(path, path_name)).map(|stamp| stamp.contents);
     !before.files.is_empty()
         && before
             .files
             .iter()
-            .all(|(named, stamp)| contents(named) == stamp.map(|stamp| stamp.contents))
+            .all(|(path_name, stamp)| contents(path_name) == stamp.map(|stamp| stamp.contents))
 }
 
-/// The folder of a file, absolute.
+/// Returns the absolute path of a file's directory.
 fn parent_folder(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     path.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
 /// Returns the maximum size of a file that a configuration at `path` names, or is.
-fn size_limit(path: &Path, named: &Path) -> usize {
-    if named == path {
+fn size_limit(path: &Path, path_name: &Path) -> usize {
+    if path_name == path {
         limits::CONFIG_BYTES
     } else {
         limits::NAMED_FILE_BYTES

@@ -36,7 +36,7 @@ struct MergeInputs {
 }
 
 impl ConfigMerger {
-    /// A gateway that serves a file. `has_objects`: there is a second source, which is empty.
+    /// Creates a gateway that serves a file. `has_objects`: there is a second source, which is empty so far.
     #[must_use]
     pub fn new(gateway: Gateway, file: Arc<Config>, has_objects: bool) -> ConfigMerger {
         ConfigMerger {
@@ -98,9 +98,9 @@ impl ConfigMerger {
         let mut inputs = self.inputs();
         let MergeInputs { file, objects } = &mut *inputs;
         let Some(objects) = objects else { return };
-        let mut put: BTreeMap<Name, Vec<Endpoint>> = all.into_iter().collect();
+        let mut by_name: BTreeMap<Name, Vec<Endpoint>> = all.into_iter().collect();
         for upstream in &mut objects.upstreams {
-            let Some(endpoints) = put.remove(&upstream.name) else {
+            let Some(endpoints) = by_name.remove(&upstream.name) else {
                 continue;
             };
             Arc::make_mut(upstream).endpoints.clone_from(&endpoints);
@@ -108,7 +108,7 @@ impl ConfigMerger {
             if file.upstreams.iter().all(|other| other.name != upstream.name) {
                 self.gateway.set_endpoints(&upstream.name, endpoints);
             }
-            if put.is_empty() {
+            if by_name.is_empty() {
                 break;
             }
         }

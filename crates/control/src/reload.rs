@@ -156,7 +156,7 @@ impl ConfigWatcher {
         })
     }
 
-    /// Has the file reloaded, whether it has changed or not.
+    /// Requests a reload of the file, whether it has changed or not.
     pub fn reload(&self) {
         self.reload_as(Reload::begin());
     }
@@ -180,19 +180,19 @@ impl ConfigWatcher {
         }
     }
 
-    /// The consumers of brokers.
+    /// Returns the consumers of brokers.
     #[must_use]
     pub fn consumers(&self) -> &Consumers {
         &self.context.consumers
     }
 
-    /// The sources of publications.
+    /// Returns the sources of publications.
     #[must_use]
     pub fn sources(&self) -> &Sources {
         &self.context.sources
     }
 
-    /// The cluster that is followed.
+    /// Returns the cluster that is followed.
     #[must_use]
     pub fn cluster(&self) -> Option<&Cluster> {
         self.context.cluster.as_ref()
@@ -289,7 +289,7 @@ impl WatchThread {
         }
     }
 
-    /// Without files being watched: at a request only.
+    /// Reloads on request only: files are not watched.
     fn run_without_inotify(mut self) {
         let context = Arc::clone(&self.context);
         while context.wakeup.wait().is_ok() {
@@ -300,8 +300,8 @@ impl WatchThread {
                 }
                 requests.extend(context.take_requests());
                 let read = file::read(&self.path);
-                let settled = context.wakeup.wait_for(limits::DEBOUNCE);
-                if settled.is_ok_and(|again| !again) && fingerprint_of(&read).is_unchanged(&self.path) {
+                let debounced = context.wakeup.wait_for(limits::DEBOUNCE);
+                if debounced.is_ok_and(|again| !again) && fingerprint_of(&read).is_unchanged(&self.path) {
                     self.apply_reading(read, requests);
                     break;
                 }
@@ -313,8 +313,8 @@ impl WatchThread {
     fn wait_for_wakeup(&self, watcher: &mut Watcher, time: Option<Duration>) -> io::Result<WakeReason> {
         let end = time.map(|time| clock::monotonic() + time);
         loop {
-            let left = end.map(|end| end.saturating_sub(clock::monotonic()));
-            match watcher.wait(&self.context.wakeup, left)? {
+            let remaining = end.map(|end| end.saturating_sub(clock::monotonic()));
+            match watcher.wait(&self.context.wakeup, remaining)? {
                 Woken::Bell if self.context.is_stopping.load(Ordering::Acquire) => {
                     return Ok(WakeReason::Stopped);
                 }
@@ -368,7 +368,7 @@ impl WatchThread {
             match reason {
                 Ok(WakeReason::Requested(more)) => requests.extend(more),
                 Ok(WakeReason::Changed | WakeReason::TimedOut) => {}
-                // The caller finds the error again.
+                // The caller reports the error.
                 Ok(WakeReason::Stopped) => return self.context.wakeup.signal(),
                 Err(_) => return,
             }
@@ -448,7 +448,7 @@ impl WatchThread {
                 return format!("Keeping the previous configuration{first}");
             }
         };
-        let took = clock::monotonic() - initial;
+        let duration = clock::monotonic() - initial;
         for warning in &loaded.warnings {
             log::warn!("{warning}");
         }
@@ -466,7 +466,7 @@ impl WatchThread {
         let outcome = if *config == *last {
             "reloaded: unchanged".to_owned()
         } else {
-            format!("reloaded in {took:?}")
+            format!("reloaded in {duration:?}")
         };
         log::info!("{name}: configuration {outcome}");
         let mut status = self.context.lock_status();
@@ -505,10 +505,10 @@ impl WatchThread {
     }
 }
 
-/// The files of a reading.
+/// Returns the fingerprint of the files that were read.
 fn fingerprint_of(read: &Result<LoadedFile, Box<UnreadableFile>>) -> &Fingerprint {
     match read {
-        Ok(reading) => &reading.fingerprint,
+        Ok(file) => &file.fingerprint,
         Err(unreadable) => &unreadable.fingerprint,
     }
 }

@@ -46,7 +46,7 @@ impl Rejected {
     }
 }
 
-/// A gateway for a file that was read.
+/// Builds a gateway from a file that was read.
 ///
 /// # Errors
 /// The errors of the configuration.

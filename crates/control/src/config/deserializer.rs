@@ -151,7 +151,7 @@ impl<'n> NodeDeserializer<'n> {
         }
     }
 
-    /// The entries of a map with those keys.
+    /// Returns the entries of a map with the given keys.
     fn struct_entries(self, fields: &[&str]) -> Result<&'n [YamlEntry<'n>], ReadError> {
         let expected = match self.name {
             _ if matches!(self.node.value, YamlValue::Map(_)) => return self.map_entries(),
@@ -166,8 +166,8 @@ impl<'n> NodeDeserializer<'n> {
 
     /// Returns whether this map has the key.
     fn has_key(self, name: &str) -> bool {
-        let is_named = |key: &YamlNode<'_>| matches!(&key.value, YamlValue::Text(text) if text == name);
-        matches!(&self.node.value, YamlValue::Map(pairs) if pairs.iter().any(|(key, _)| is_named(key)))
+        let has_name = |key: &YamlNode<'_>| matches!(&key.value, YamlValue::Text(text) if text == name);
+        matches!(&self.node.value, YamlValue::Map(pairs) if pairs.iter().any(|(key, _)| has_name(key)))
     }
 
     fn map_entries(self) -> Result<&'n [YamlEntry<'n>], ReadError> {
@@ -336,7 +336,7 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'de> {
 }
 
 impl<'de> NodeDeserializer<'de> {
-    /// `name`, or `name: value` alone.
+    /// Deserializes a variant: `name`, or a single `name: value`.
     fn deserialize_variant<V: Visitor<'de>>(
         self,
         variants: &'static [&'static str],
@@ -360,14 +360,15 @@ impl<'de> NodeDeserializer<'de> {
         visitor.visit_enum(VariantReader { name: known, content })
     }
 
-    /// Tells that a word is none of those.
-    fn report_unknown(self, word: &str, known: &[&str], expected: &str) {
-        let meant = || suggest(word, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
-        let advice = advice::on_unknown(word, known).or_else(meant);
+    /// Reports a word that is not among the known ones.
+    fn report_unknown(self, value: &str, known: &[&str], expected: &str) {
+        let suggestion =
+            || suggest(value, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+        let advice = advice::on_unknown(value, known).or_else(suggestion);
         let expected = format!("{expected} {}", quoted_list(known));
         let advice = advice.unwrap_or_default();
         self.errors
-            .report_part(self.node.position, "", expected, quote(word), &advice);
+            .report_part(self.node.position, "", expected, quote(value), &advice);
     }
 }
 
@@ -394,13 +395,13 @@ fn current_name(name: &str, fields: &[&str]) -> Option<&'static str> {
         .find(|current| fields.contains(current))
 }
 
-/// The name in `$NAME` at the end of a text, as a shell has variables.
+/// Returns the name in `$NAME` at the end of a text, the form of a shell variable.
 fn shell_variable(text: &str) -> Option<&str> {
-    let word = text.rsplit(char::is_whitespace).next()?;
-    let name = word.strip_prefix('$')?;
+    let value = text.rsplit(char::is_whitespace).next()?;
+    let name = value.strip_prefix('$')?;
     let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    let begins = name.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
-    (name.len() > 1 && begins && name.bytes().all(is_name)).then_some(name)
+    let is_type_name = name.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
+    (name.len() > 1 && is_type_name && name.bytes().all(is_name)).then_some(name)
 }
 
 fn quoted_list(names: &[&str]) -> String {

@@ -118,7 +118,7 @@ impl<'f> Diagnostics<'f> {
         self.written.insert(position, written.to_owned());
     }
 
-    /// A text in the map at `holder` has `${…}` without a value, which was reported: from now on nothing else is, at its position.
+    /// Records a text in the map at `holder` whose `${…}` has no value, which was reported: no other error is reported at its position.
     pub(super) fn leave_unexpanded(&mut self, position: FilePosition, holder: FilePosition, written: &str) {
         self.unexpanded.insert(position, written.to_owned());
         self.incomplete.insert(holder);
@@ -151,12 +151,12 @@ impl<'f> Diagnostics<'f> {
         self.secrets.borrow_mut().insert(position);
     }
 
-    /// The positions of values that were marked as secrets.
+    /// Returns the positions of values that were marked as secrets.
     pub(super) fn into_secrets(self) -> BTreeSet<FilePosition> {
         self.secrets.into_inner()
     }
 
-    /// The number of errors, including those that only follow from others.
+    /// Returns the number of errors, including those that only follow from others.
     pub(super) fn count(&self) -> usize {
         self.all.borrow().len() + self.omitted.get() + self.derived.get()
     }
@@ -206,7 +206,7 @@ impl<'f> Diagnostics<'f> {
         });
     }
 
-    /// A message of the form `expected …, found …`, or `expected …; found …`.
+    /// Reports a message of the form `expected …, found …`, or `expected …; found …`.
     pub(super) fn report_message(&self, position: FilePosition, message: &str) {
         let message = message.strip_prefix("expected ").unwrap_or(message);
         let split = [", found ", "; found "]
@@ -225,7 +225,7 @@ impl<'f> Diagnostics<'f> {
     }
 }
 
-/// A text in a message: on one line, not too long.
+/// Quotes a text for a message: on one line, truncated.
 pub(super) fn quote(text: &str) -> String {
     const MAX_CHARS: usize = 80;
     let mut short: String = text
@@ -241,10 +241,10 @@ pub(super) fn quote(text: &str) -> String {
 
 /// Returns the one of `names` that is most similar to `word`.
 pub(super) fn suggest<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    let near = |name: &&str| edit_distance(word, name) <= (word.len().max(name.len()) / 3).min(3);
+    let is_near = |name: &&str| edit_distance(word, name) <= (word.len().max(name.len()) / 3).min(3);
     names
         .into_iter()
-        .filter(near)
+        .filter(is_near)
         .min_by_key(|name| edit_distance(word, name))
 }
 
@@ -256,16 +256,16 @@ fn edit_distance(one: &str, other: &str) -> usize {
     for at in 1..=one.len() {
         let mut row = vec![at];
         for column in 1..=other.len() {
-            let same = one[at - 1] == other[column - 1];
-            let mut least = (rows[at - 1][column - 1] + usize::from(!same))
+            let is_same = one[at - 1] == other[column - 1];
+            let mut min = (rows[at - 1][column - 1] + usize::from(!is_same))
                 .min(rows[at - 1][column] + 1)
                 .min(row[column - 1] + 1);
             let swapped =
                 at > 1 && column > 1 && one[at - 1] == other[column - 2] && one[at - 2] == other[column - 1];
             if swapped {
-                least = least.min(rows[at - 2][column - 2] + 1);
+                min = min.min(rows[at - 2][column - 2] + 1);
             }
-            row.push(least);
+            row.push(min);
         }
         rows.push(row);
     }

@@ -18,7 +18,7 @@ pub(super) fn expand(
     expand_node(position, node, environment, errors);
 }
 
-/// The same for a value in the map at `holder`.
+/// Expands the strings of a value in the map at `holder`.
 fn expand_node(
     holder: FilePosition,
     node: &mut YamlNode<'_>,
@@ -26,7 +26,7 @@ fn expand_node(
     errors: &mut Diagnostics<'_>,
 ) {
     match &mut node.value {
-        // A single character is found much sooner.
+        // Searching for a single character is much faster.
         YamlValue::Text(text) if text.contains('$') && text.contains("${") => {
             let position = node.position;
             match expand_text(text, position, environment, errors) {
@@ -62,20 +62,16 @@ fn expand_text(
     let mut rest = text;
     let mut any = false;
     while let Some(at) = rest.find("${") {
-        let (before, behind) = rest.split_at(at);
+        let (before, tail) = rest.split_at(at);
         if let Some(before) = before.strip_suffix('$') {
             out += before;
             out += "${";
-            rest = &behind[2..];
+            rest = &tail[2..];
             continue;
         }
         out += before;
-        let Some((name, after)) = behind[2..].split_once('}') else {
-            errors.report(
-                position,
-                "`}` after `${` (`$${` is a literal `${`)",
-                quote(behind),
-            );
+        let Some((name, after)) = tail[2..].split_once('}') else {
+            errors.report(position, "`}` after `${` (`$${` is a literal `${`)", quote(tail));
             return None;
         };
         out += &resolve(name, position, environment, errors)?;
@@ -114,7 +110,7 @@ fn resolve(
     None
 }
 
-/// The contents of a file that a configuration names.
+/// Reads a file that a configuration names.
 pub(super) fn read_named_file(
     path: &str,
     position: FilePosition,

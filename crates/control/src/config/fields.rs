@@ -33,13 +33,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
                 f.write_str("a value with its place")
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Spanned<T>, A::Error> {
-                let missing = || A::Error::custom("a part of a place");
-                let line = parts.next_element()?.ok_or_else(missing)?;
-                let column = parts.next_element()?.ok_or_else(missing)?;
+            fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Spanned<T>, A::Error> {
+                let incomplete = || A::Error::custom("a part of a place");
+                let line = elements.next_element()?.ok_or_else(incomplete)?;
+                let column = elements.next_element()?.ok_or_else(incomplete)?;
                 // The error has been reported.
-                let value = parts.next_element().ok().flatten();
-                let is_valid = parts.next_element()?.ok_or_else(missing)?;
+                let value = elements.next_element().ok().flatten();
+                let is_valid = elements.next_element()?.ok_or_else(incomplete)?;
                 Ok(Spanned {
                     value,
                     position: FilePosition { line, column },
@@ -199,7 +199,7 @@ pub(super) enum OneManyOrNone<T> {
 }
 
 impl<T> OneManyOrNone<T> {
-    /// All values that could be read.
+    /// Returns all values that could be read.
     pub(super) fn into_values(self) -> Vec<T> {
         match self {
             OneManyOrNone::One(value) => vec![value],
@@ -255,7 +255,7 @@ pub(super) enum Switch<F> {
 }
 
 impl<F: Default> Switch<F> {
-    /// The settings; `None`: off.
+    /// Returns the settings; `None`: off.
     pub(super) fn settings(self) -> Option<F> {
         match self {
             Switch::Switch(on) => on.then(F::default),

@@ -30,8 +30,8 @@ impl Loaded {
 fn share_routes(config: &mut Config, last: &Config) {
     let known: BTreeMap<&str, &Arc<Route>> = last.routes.iter().map(|route| (&*route.name, route)).collect();
     for route in &mut config.routes {
-        if let Some(same) = known.get(&*route.name).filter(|last| ***last == *route) {
-            *route = Arc::clone(same);
+        if let Some(unchanged) = known.get(&*route.name).filter(|last| ***last == *route) {
+            *route = Arc::clone(unchanged);
         }
     }
 }

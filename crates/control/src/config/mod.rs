@@ -98,7 +98,7 @@ impl Loaded {
     pub fn locate_problems(&self, problems: &[Problem]) -> Vec<ConfigError> {
         let follows = |problem: &&Problem| {
             let name = problem.found.trim_matches('`');
-            let is_named = |place: &ConfigPart| match place {
+            let is_field_of = |config_part: &ConfigPart| match config_part {
                 ConfigPart::Listener(named) => problem.field == "listeners" && **named == *name,
                 ConfigPart::Upstream(named) => problem.field != "listeners" && **named == *name,
                 _ => false,
@@ -110,24 +110,24 @@ impl Loaded {
             self.omitted_parts.contains(name)
                 || problem.field.starts_with("tls")
                     && (self.incomplete.contains(&problem.part) || problems.iter().any(is_of_certificate))
-                || self.incomplete.iter().any(is_named)
+                || self.incomplete.iter().any(is_field_of)
                 || self.unexpanded.iter().any(|text| problem.found.contains(text))
         };
         // A problem of a route's policy occurs in each of its rules, and is reported once.
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         let locate_problems = problems
             .iter()
             .filter(|problem| !follows(problem))
             .filter_map(|problem| {
                 let policy = self.policy_position(problem);
-                let (place, position) =
+                let (config_part, position) =
                     policy.unwrap_or_else(|| (problem.part.clone(), self.position(&problem.part)));
-                let again =
-                    place != problem.part && !told.insert((position, problem.field, problem.found.as_str()));
+                let again = config_part != problem.part
+                    && !reported.insert((position, problem.field, problem.found.as_str()));
                 let error = || ConfigError {
                     file: self.file.clone(),
                     position,
-                    part: format!("{place}: {}", problem.field),
+                    part: format!("{config_part}: {}", problem.field),
                     expected: problem.expected.clone(),
                     found: problem.found.clone(),
                     advice: String::new(),
@@ -145,8 +145,8 @@ impl Loaded {
             return None;
         };
         let positions = [problem.part.clone(), ConfigPart::Route(name.clone(), None)];
-        positions.into_iter().find_map(|place| {
-            let key = (place, kind);
+        positions.into_iter().find_map(|config_part| {
+            let key = (config_part, kind);
             let position = self.policy_positions.get(&key).copied()?;
             Some((key.0, position))
         })
@@ -161,26 +161,26 @@ impl Loaded {
         errors
     }
 
-    /// A destination of the access log that cannot be opened, with its place.
-    pub(crate) fn access_log_error(&self, why: String) -> ConfigError {
+    /// Returns the error of an access log that cannot be opened, with its position.
+    pub(crate) fn access_log_error(&self, reason: String) -> ConfigError {
         ConfigError {
             file: self.file.clone(),
             position: self.access_log_position,
             part: "access_log".to_owned(),
             expected: "a file that this user can write to, in an existing directory".to_owned(),
-            found: why,
+            found: reason,
             advice: String::new(),
         }
     }
 
-    /// A folder for the state of push that cannot be used, with its place.
-    pub(crate) fn state_dir_error(&self, why: String) -> ConfigError {
+    /// Returns the error of an unusable directory for the state of push, with its position.
+    pub(crate) fn state_dir_error(&self, reason: String) -> ConfigError {
         ConfigError {
             file: self.file.clone(),
             position: self.position(&ConfigPart::Push),
             part: "push.state_dir".to_owned(),
             expected: "a directory that this user can write to, or create".to_owned(),
-            found: why,
+            found: reason,
             advice: String::new(),
         }
     }
@@ -191,24 +191,24 @@ impl Loaded {
             return;
         };
         let found = unreachable::find_unreachable(config).into_iter();
-        let warnings = found.map(|(place, text)| Warning {
+        let warnings = found.map(|(config_part, text)| Warning {
             file: self.file.clone(),
-            position: self.position(&place),
-            text: format!("{place}: {text}"),
+            position: self.position(&config_part),
+            text: format!("{config_part}: {text}"),
         });
         let warnings: Vec<_> = warnings.take(limits::CONFIG_ERRORS).collect();
         self.warnings.extend(warnings);
         self.warnings.sort_by_key(|warning| warning.position);
     }
 
-    fn position(&self, place: &ConfigPart) -> FilePosition {
-        let whole = match place {
+    fn position(&self, config_part: &ConfigPart) -> FilePosition {
+        let parent = match config_part {
             ConfigPart::Route(name, Some(_)) => Some(ConfigPart::Route(name.clone(), None)),
             _ => None,
         };
-        let known = |place: &ConfigPart| self.positions.get(place).copied();
-        known(place)
-            .or_else(|| whole.as_ref().and_then(known))
+        let position_of = |config_part: &ConfigPart| self.positions.get(config_part).copied();
+        position_of(config_part)
+            .or_else(|| parent.as_ref().and_then(position_of))
             .unwrap_or(FilePosition { line: 1, column: 1 })
     }
 }

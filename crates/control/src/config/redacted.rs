@@ -15,7 +15,7 @@ use super::yaml::{self, YamlNode, YamlValue};
 /// In place of a value that is not shown.
 const REDACTED: &str = "(not shown)";
 
-/// The file's values. `None`: it is not a configuration.
+/// Returns the values of a file, redacted. `None`: the file is not a configuration.
 #[must_use]
 pub fn redacted(text: &str) -> Option<Json> {
     let errors = Diagnostics::new("");

@@ -180,7 +180,7 @@ const SIZES: [(&str, u64); 7] = [
     ("g", 1 << 30),
 ];
 
-/// A number and its unit.
+/// Parses a number and its unit.
 fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -545,9 +545,9 @@ impl ParseScalar for LogDestination {
         // A misspelling would become a file in the current directory. A path marks an intended file.
         let streams = ["stdout", "stderr"];
         if !text.contains('/')
-            && let Some(meant) = suggest(&text.to_ascii_lowercase(), streams)
+            && let Some(suggestion) = suggest(&text.to_ascii_lowercase(), streams)
         {
-            let expected = format!("{EXPECTED} (`{meant}`, or ./{text} if a file is meant)");
+            let expected = format!("{EXPECTED} (`{suggestion}`, or ./{text} if a file is meant)");
             return invalid(&expected, text);
         }
         if text.starts_with("syslog:") {
@@ -569,7 +569,7 @@ impl ParseScalar for Fraction {
     const PATTERN: &'static str = "^([0-9]+(\\.[0-9]{1,4})?%|[0-9]+/[0-9]+)$";
 
     fn parse(text: &str) -> Result<Fraction, String> {
-        let share = |part: u32, of: u32| ringmain_gateway::model::Fraction { part, of };
+        let fraction = |part: u32, of: u32| ringmain_gateway::model::Fraction { part, of };
         let found = match (text.strip_suffix('%'), text.split_once('/')) {
             (Some(percent), _) => {
                 let (whole, parts) = percent.split_once('.').unwrap_or((percent, "0"));
@@ -579,17 +579,17 @@ impl ParseScalar for Fraction {
                 let whole = whole.parse::<u32>().ok().filter(|whole| number && *whole <= 100);
                 whole
                     .zip(scaled(parts))
-                    .map(|(whole, parts)| share(whole * 10_000 + parts, 1_000_000))
+                    .map(|(whole, parts)| fraction(whole * 10_000 + parts, 1_000_000))
             }
             (None, Some((part, of))) => part
                 .parse()
                 .ok()
                 .zip(of.parse().ok())
-                .map(|(part, of)| share(part, of)),
+                .map(|(part, of)| fraction(part, of)),
             (None, None) => None,
         };
-        match found.filter(|share| share.part <= share.of && share.of > 0) {
-            Some(share) => Ok(Fraction(share)),
+        match found.filter(|fraction| fraction.part <= fraction.of && fraction.of > 0) {
+            Some(fraction) => Ok(Fraction(fraction)),
             None => invalid("a share of at most the whole, such as 10%, 0.5% or 1/1000", text),
         }
     }

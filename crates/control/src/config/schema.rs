@@ -152,14 +152,14 @@ fn typed(literal: &str, key: &Value) -> Value {
     }
 }
 
-fn has_type(key: &Value, wanted: &str) -> bool {
-    let is_wanted = |kind: &Value| kind.as_str() == Some(wanted);
+fn has_type(key: &Value, kind_name: &str) -> bool {
+    let is_kind = |kind: &Value| kind.as_str() == Some(kind_name);
     let any_of = key["anyOf"].as_array().into_iter().flatten();
-    is_wanted(&key["type"])
+    is_kind(&key["type"])
         || key["type"]
             .as_array()
-            .is_some_and(|kinds| kinds.iter().any(is_wanted))
-        || any_of.into_iter().any(|key| has_type(key, wanted))
+            .is_some_and(|kinds| kinds.iter().any(is_kind))
+        || any_of.into_iter().any(|key| has_type(key, kind_name))
 }
 
 /// Converts YAML to JSON.
@@ -188,8 +188,8 @@ fn to_json(node: &YamlNode<'_>) -> Value {
 
 /// Returns examples of a type: its own, its words, or those of its parts.
 fn derived_examples(key: &Value, types: &Map<String, Value>) -> Option<Value> {
-    if let Some(own) = key.get("examples").filter(|own| own.is_array()) {
-        return Some(own.clone());
+    if let Some(examples) = key.get("examples").filter(|examples| examples.is_array()) {
+        return Some(examples.clone());
     }
     if let Some(reference) = key["$ref"].as_str() {
         return derived_examples(types.get(&definition_name(reference))?, types);

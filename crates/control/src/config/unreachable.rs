@@ -11,7 +11,7 @@ use ringmain_gateway::table::ConfigPart;
 /// The path of ACME challenges (RFC 8555 §8.3), which are fetched over HTTP without TLS.
 const ACME: &str = "/.well-known/acme-challenge";
 
-/// The parts that no request reaches, each with the reason.
+/// Returns the parts that no request reaches, each with the reason.
 pub(super) fn find_unreachable(config: &Config) -> Vec<(ConfigPart, String)> {
     let mut all = Vec::new();
     let no_streams = config.streams.is_empty() && config.push.is_none();
@@ -37,16 +37,16 @@ pub(super) fn find_unreachable(config: &Config) -> Vec<(ConfigPart, String)> {
 
 /// Returns the listeners that receive requests of a route.
 fn listeners_of<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
-    let named =
+    let named_listeners =
         |listener: &&Arc<Listener>| route.listeners.is_empty() || route.listeners.contains(&listener.name);
     let http = config
         .listeners
         .iter()
         .filter(|listener| listener.protocol.is_http());
-    http.filter(named).map(|listener| &**listener).collect()
+    http.filter(named_listeners).map(|listener| &**listener).collect()
 }
 
-/// A listener that redirects every request to https leaves none for routes.
+/// Finds routes whose listeners redirect every request to https.
 fn check_redirects(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
     let redirecting: Vec<&&Listener> = listeners
         .iter()
@@ -78,7 +78,7 @@ fn check_redirects(route: &Route, listeners: &[&Listener], all: &mut Vec<(Config
     }
 }
 
-/// Hosts of a route that none of its listeners is for.
+/// Finds hosts of a route that none of its listeners serves.
 fn check_hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart, String)>) {
     let is_served = |host: &Hostname| {
         let serves = |listener: &&Listener| {
@@ -87,20 +87,20 @@ fn check_hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(ConfigPart
         };
         listeners.iter().any(serves)
     };
-    let lost: Vec<String> = route
+    let shadowed: Vec<String> = route
         .hostnames
         .iter()
         .filter(|host| !is_served(host))
         .map(|host| format!("`{host}`"))
         .collect();
-    if lost.is_empty() || listeners.is_empty() {
+    if shadowed.is_empty() || listeners.is_empty() {
         return;
     }
     let names: Vec<String> = listeners.iter().map(|it| format!("`{}`", it.name)).collect();
     let text = format!(
         "no request for {} reaches it: {} not among the hosts of its listeners ({})",
-        lost.join(", "),
-        if lost.len() == 1 { "it is" } else { "they are" },
+        shadowed.join(", "),
+        if shadowed.len() == 1 { "it is" } else { "they are" },
         names.join(", ")
     );
     all.push((ConfigPart::Route(Arc::clone(&route.name), None), text));
@@ -115,7 +115,7 @@ fn hosts_overlap(one: &Hostname, other: &Hostname) -> bool {
     }
 }
 
-/// Rules of a route each match of which an earlier rule has already.
+/// Finds rules of a route whose matches all occur in earlier rules.
 fn check_duplicates(route: &Route, all: &mut Vec<(ConfigPart, String)>) {
     let mut seen: BTreeSet<(u8, String, String)> = BTreeSet::new();
     for (number, rule) in route.rules.iter().enumerate() {

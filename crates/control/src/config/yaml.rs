@@ -1,4 +1,4 @@
-//! A YAML file as values with their places. Knows no key.
+//! A YAML file as values with their positions. Does not know keys.
 //!
 //! ```text
 //! text ─▶ granit-parser: events ─▶ Composer: values, anchors, merges ─▶ Node
@@ -85,12 +85,12 @@ impl<'t> YamlNode<'t> {
         }
     }
 
-    /// Calls `each` with every scalar value, without keys.
-    pub(super) fn for_each_scalar<'s>(&'s self, each: &mut impl FnMut(&'s YamlNode<'t>)) {
+    /// Calls `visit` with every scalar value, without keys.
+    pub(super) fn for_each_scalar<'s>(&'s self, visit: &mut impl FnMut(&'s YamlNode<'t>)) {
         match &self.value {
-            YamlValue::List(list) => list.iter().for_each(|node| node.for_each_scalar(each)),
-            YamlValue::Map(pairs) => pairs.iter().for_each(|(_, node)| node.for_each_scalar(each)),
-            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Text(_) => each(self),
+            YamlValue::List(list) => list.iter().for_each(|node| node.for_each_scalar(visit)),
+            YamlValue::Map(pairs) => pairs.iter().for_each(|(_, node)| node.for_each_scalar(visit)),
+            YamlValue::Null | YamlValue::Bool(_) | YamlValue::Text(_) => visit(self),
         }
     }
 

@@ -38,13 +38,13 @@ pub fn flush(site: &CompiledApp) {
 ///
 /// # Errors
 /// The file cannot be opened, or the format has an unknown field.
-pub fn open(wanted: &model::AccessLog) -> Result<AccessLog, EdgeError> {
-    let log = match &wanted.to {
+pub fn open(config: &model::AccessLog) -> Result<AccessLog, EdgeError> {
+    let log = match &config.to {
         LogDestination::Stdout => AccessLog::to_stdout(),
         LogDestination::Stderr => AccessLog::to_stderr(),
         LogDestination::File(path) => AccessLog::to_file(path),
     };
-    let format = match &wanted.format {
+    let format = match &config.format {
         AccessLogFormat::Json => Format::Json,
         AccessLogFormat::Combined => Format::Combined,
         AccessLogFormat::Template(text) => {

@@ -15,21 +15,21 @@ pub(super) fn open_listeners(
     // Exact addresses first: their sockets must not be used for port 0.
     let mut taken_by_address: Vec<Vec<Inherited>> = addrs
         .iter()
-        .map(|wanted| take_matching(inherited, |found| found == wanted))
+        .map(|required| take_matching(inherited, |found| found == required))
         .collect();
-    for (wanted, taken) in addrs.iter().zip(&mut taken_by_address) {
-        if let (Addr::Inet(wanted), true) = (wanted, taken.is_empty())
-            && wanted.port() == 0
+    for (required, taken) in addrs.iter().zip(&mut taken_by_address) {
+        if let (Addr::Inet(required), true) = (required, taken.is_empty())
+            && required.port() == 0
         {
-            let fits = |found: &Addr| matches!(found, Addr::Inet(found) if found.ip() == wanted.ip());
-            let found = inherited.iter().map(|it| it.addr.clone()).find(fits);
+            let matches = |found: &Addr| matches!(found, Addr::Inet(found) if found.ip() == required.ip());
+            let found = inherited.iter().map(|it| it.addr.clone()).find(matches);
             *taken = take_matching(inherited, |addr| Some(addr) == found.as_ref());
         }
     }
     let mut opened = Vec::with_capacity(addrs.len());
-    for (wanted, taken) in addrs.iter().zip(taken_by_address) {
+    for (required, taken) in addrs.iter().zip(taken_by_address) {
         if taken.is_empty() {
-            let listened = engine.listen(wanted, &settings.listen);
+            let listened = engine.listen(required, &settings.listen);
             opened.push(
                 listened.map_err(|error| EdgeError::Other(format!("{error}{}", unused_hint(inherited))))?,
             );
@@ -44,12 +44,12 @@ pub(super) fn open_listeners(
     Ok(opened)
 }
 
-/// Those listeners that are wanted.
+/// Removes and returns the listeners for which `is_required` returns true.
 pub(super) fn take_matching(
     inherited: &mut Vec<Inherited>,
-    wanted: impl Fn(&Addr) -> bool,
+    is_required: impl Fn(&Addr) -> bool,
 ) -> Vec<Inherited> {
-    inherited.extract_if(.., |it| wanted(&it.addr)).collect()
+    inherited.extract_if(.., |it| is_required(&it.addr)).collect()
 }
 
 /// Names the inherited listeners that no configured address has matched, for the error of an address that is in use.
@@ -69,10 +69,10 @@ fn unused_hint(inherited: &[Inherited]) -> String {
 
 /// Logs the inherited listeners that the configuration does not use.
 pub(super) fn log_unused(inherited: &[Inherited]) {
-    for unused in inherited {
+    for surplus in inherited {
         log::warn!(
             "closed the inherited listener {}, which the configuration does not use",
-            unused.addr
+            surplus.addr
         );
     }
 }

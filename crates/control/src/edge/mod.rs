@@ -100,7 +100,7 @@ pub struct CheckedFile {
 
 /// An observer of a serving gateway.
 pub trait ServeObserver {
-    /// The engine is set up; nothing listens yet.
+    /// Called when the engine is set up; no listener is open yet.
     fn on_engine_ready(&mut self, engine: &Engine) {
         let _ = engine;
     }
@@ -144,7 +144,7 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// By this file, as [docs/gateway.md](https://github.com/ringmain/ringmain/blob/main/docs/gateway.md) has it.
+    /// Creates a gateway with this configuration file ([docs/gateway.md](https://github.com/ringmain/ringmain/blob/main/docs/gateway.md)).
     #[must_use]
     pub fn from_file(path: impl Into<PathBuf>) -> Edge {
         Edge {
@@ -154,7 +154,7 @@ impl Edge {
         }
     }
 
-    /// With a filter that the file may name in `policies.filters` ([`Filters::add`]).
+    /// Adds a filter that the file may name in `policies.filters` ([`Filters::add`]).
     #[must_use]
     pub fn filter<F, C, W>(mut self, name: &str, configure: C) -> Edge
     where
@@ -166,7 +166,7 @@ impl Edge {
         self
     }
 
-    /// With other settings than the defaults.
+    /// Replaces the default settings.
     #[must_use]
     pub fn settings(mut self, settings: EdgeSettings) -> Edge {
         self.settings = settings;
@@ -288,7 +288,7 @@ impl Edge {
         })
     }
 
-    /// `has_objects`: listeners may be added by a second source.
+    /// Sets up the engine. `has_objects`: a second source may add listeners.
     fn engine(&self, config: &model::Config, has_objects: bool) -> Result<Engine, EdgeError> {
         let mut engine = self.settings.engine.clone();
         engine.clients_only |= has_objects && config.listeners.is_empty();
@@ -386,7 +386,7 @@ impl ServeLoop<'_> {
         report
     }
 
-    /// Has listeners follow the configuration from now on.
+    /// Lets listeners follow the configuration from now on.
     fn open_listeners(&self, gateway: &Gateway, listeners: Listeners) {
         let missed = gateway.manage_listeners(listeners, self.settings.listen.clone());
         if missed {
@@ -405,14 +405,15 @@ fn admin_listeners<'c>(
 ) -> Vec<AdminListener<'c>> {
     let admin = config.admin.iter();
     let all = admin.flat_map(|admin| [("administration", &admin.addresses), (METRICS, &admin.metrics)]);
-    let used = all.filter(|(_, addrs)| !addrs.is_empty());
-    used.map(|(name, addrs)| {
-        let inherited = listeners::take_matching(inherited, |addr: &Addr| addrs.contains(addr));
-        AdminListener {
-            name,
-            addrs,
-            inherited,
-        }
-    })
-    .collect()
+    let in_use = all.filter(|(_, addrs)| !addrs.is_empty());
+    in_use
+        .map(|(name, addrs)| {
+            let inherited = listeners::take_matching(inherited, |addr: &Addr| addrs.contains(addr));
+            AdminListener {
+                name,
+                addrs,
+                inherited,
+            }
+        })
+        .collect()
 }

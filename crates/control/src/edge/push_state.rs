@@ -31,8 +31,8 @@ const FILE: &str = "push.state";
 pub(super) fn restore_at_start(push: &Push, settings: Option<&model::Push>) -> Result<(), String> {
     let folder = settings.and_then(|settings| settings.state_dir.as_deref());
     if let Some(folder) = folder {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        made.map_err(|error| format!("push.state_dir {}: {error}", folder.display()))?;
+        let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        created.map_err(|error| format!("push.state_dir {}: {error}", folder.display()))?;
     }
     let file = folder.map(|folder| folder.join(FILE));
     if let Some(pipe) = inherit::state().filter(|_| push.has_settings()) {
@@ -67,12 +67,12 @@ pub(super) fn save(push: &Push, control: &ConfigWatcher, successor: Option<State
         None => Successor::NextStart,
     };
     let state = push.freeze(kind, STATE_FREEZE_TIMEOUT, clock::realtime());
-    let written = match (successor, folder) {
+    let result = match (successor, folder) {
         (Some(pipe), _) => pipe.send(state.chunks(), STATE_SEND_TIMEOUT),
         (None, Some(folder)) => write_file(&state, &folder),
         (None, None) => Ok(()),
     };
-    match written {
+    match result {
         Ok(()) => log::info!("push channels saved for the next process"),
         Err(error) => log::error!("cannot save push channels, the next process starts new epochs: {error}"),
     }
@@ -109,7 +109,7 @@ fn receive_in_background(push: Push, pipe: StatePipe) {
 
 fn restore(push: &Push, bytes: &[u8], source: &str) {
     let (records, elapsed): (Vec<StateRecord>, _) = match HandOverState::read(bytes) {
-        Ok((records, written)) => (records, clock::realtime().saturating_sub(written)),
+        Ok((records, result)) => (records, clock::realtime().saturating_sub(result)),
         Err(error) => {
             log::error!("{source}: {error}; channels start new epochs");
             (Vec::new(), std::time::Duration::ZERO)
@@ -126,20 +126,20 @@ fn take_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let known = file.metadata()?;
+    let metadata = file.metadata()?;
     // The file must not be used a second time, whatever its contents.
     fs::remove_file(path)?;
-    let own = fs::metadata("/proc/self")?.uid();
-    if !known.is_file() || known.uid() != own || known.mode() & 0o022 != 0 {
+    let process_uid = fs::metadata("/proc/self")?.uid();
+    if !metadata.is_file() || metadata.uid() != process_uid || metadata.mode() & 0o022 != 0 {
         return Err(io::Error::other(
             "expected a file of this process's own user that no other user can write, found another one",
         ));
     }
     let limit = limits::STATE_BYTES as u64;
-    if known.len() > limit {
+    if metadata.len() > limit {
         return Err(io::Error::other(format!(
             "expected at most {limit} bytes, found {}",
-            known.len()
+            metadata.len()
         )));
     }
     let mut bytes = Vec::new();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// After the first failure, about.
+/// The approximate delay after the first failure.
 pub(super) const FIRST_DELAY: Duration = Duration::from_millis(250);
 
 /// After many, at most.

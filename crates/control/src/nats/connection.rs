@@ -63,7 +63,7 @@ pub enum ConnectionError {
     /// The server has sent an error, cut to 200 characters.
     #[error("server error: {0:?}")]
     Refused(String),
-    /// It is no NATS, or not as it should be.
+    /// The peer is not a NATS server, or violates the protocol.
     #[error("{0}")]
     Protocol(#[from] ProtocolError),
     /// A requirement of the server or of the settings is not met.
@@ -77,7 +77,7 @@ impl ConnectionError {
     pub fn is_permanent(&self) -> bool {
         match self {
             ConnectionError::Settings(_) => true,
-            ConnectionError::Refused(why) => why.starts_with("Permissions Violation"),
+            ConnectionError::Refused(problem) => problem.starts_with("Permissions Violation"),
             _ => false,
         }
     }
@@ -93,7 +93,7 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Reads the host's authorities, if those vouch.
+    /// Reads the host's certificate authorities, if they are trusted.
     ///
     /// # Errors
     /// [`ConnectionError::Settings`]: credentials or certificates that cannot be used.
@@ -107,8 +107,8 @@ impl ConnectOptions {
             _ => None,
         };
         let (tls, clock) = (access.tls.as_ref(), Clock::new(clock::realtime()));
-        let pem = |what: &str, bytes: &[u8]| Pem {
-            source: format!("{what} of NATS"),
+        let pem = |field: &str, bytes: &[u8]| Pem {
+            source: format!("{field} of NATS"),
             bytes: bytes.to_vec(),
         };
         let trust = match tls.and_then(|tls| tls.authorities.as_deref()) {
@@ -117,10 +117,12 @@ impl ConnectOptions {
             None => system_roots().unwrap_or(Trust::Roots(Vec::new())),
         };
         let mut settings = ClientSettings::new(trust);
-        settings.certificate = tls.and_then(|tls| tls.certificate.as_ref()).map(|shown| KeyPair {
-            chain: pem("certificate", &shown.chain),
-            key: pem("key", shown.key.expose()),
-        });
+        settings.certificate = tls
+            .and_then(|tls| tls.certificate.as_ref())
+            .map(|certificate| KeyPair {
+                chain: pem("certificate", &certificate.chain),
+                key: pem("key", certificate.key.expose()),
+            });
         let client = settings.build(&clock).map_err(|findings| {
             let messages: Vec<String> = findings.iter().map(ToString::to_string).collect();
             ConnectionError::Settings(format!("TLS cannot be set up: {}", messages.join("; ")))
@@ -152,8 +154,8 @@ impl ConnectOptions {
             (NatsLogin::Token(token), _) => message.auth_token = Some(text(token.expose())),
             (NatsLogin::Credentials(_), Some(credentials)) => {
                 let Some(nonce) = &info.nonce else {
-                    let why = "the server has sent no nonce: it does not use credentials";
-                    return Err(ConnectionError::Settings(why.to_owned()));
+                    let problem = "the server has sent no nonce: it does not use credentials";
+                    return Err(ConnectionError::Settings(problem.to_owned()));
                 };
                 message.sig = Some(credentials.sign(nonce));
                 message.nkey = credentials.jwt.is_none().then(|| credentials.public());
@@ -216,17 +218,17 @@ impl Connection {
         let tls = server.tls || access.tls.is_some() || info.tls_required;
         if tls {
             if !info.tls_required && !info.tls_available {
-                let why = "expected a server with TLS; it offers none";
-                return Err(ConnectionError::Settings(why.to_owned()));
+                let problem = "expected a server with TLS; it offers none";
+                return Err(ConnectionError::Settings(problem.to_owned()));
             }
             // Data that an attacker injects after the greeting would be taken for the server's.
             if connection.used < connection.buffered.len() {
-                let why = "expected nothing between greeting and TLS; found something";
-                return Err(ConnectionError::Settings(why.to_owned()));
+                let problem = "expected nothing between greeting and TLS; found something";
+                return Err(ConnectionError::Settings(problem.to_owned()));
             }
             let name = access.tls.as_ref().and_then(|tls| tls.server_name.as_deref());
             let peer = PeerName::new(name.unwrap_or(&server.host));
-            let peer = peer.map_err(|bad| ConnectionError::Settings(bad.to_string()))?;
+            let peer = peer.map_err(|invalid| ConnectionError::Settings(invalid.to_string()))?;
             access.clock.set(clock::realtime());
             connection.stream.secure(&access.client, &peer).await?;
         }
@@ -238,7 +240,7 @@ impl Connection {
         loop {
             match connection.event()? {
                 Some(ServerEvent::Pong) => return Ok(connection),
-                Some(ServerEvent::Error(why)) => return Err(server_refusal(why)),
+                Some(ServerEvent::Error(problem)) => return Err(server_refusal(problem)),
                 Some(_) => {}
                 None => connection.fill().await?,
             }
@@ -257,7 +259,7 @@ impl Connection {
                         )
                     });
                 }
-                Some(ServerEvent::Error(why)) => return Err(server_refusal(why)),
+                Some(ServerEvent::Error(problem)) => return Err(server_refusal(problem)),
                 Some(_) => return Err(ProtocolError::Unknown.into()),
                 None => self.fill().await?,
             }
@@ -280,7 +282,7 @@ impl Connection {
         Ok(event)
     }
 
-    /// Waits for more. May be dropped: nothing is lost by that.
+    /// Waits for more. Cancel-safe.
     ///
     /// # Errors
     /// [`ConnectionError::Io`], [`ConnectionError::Closed`].
@@ -298,8 +300,8 @@ impl Connection {
     /// Returns the error that the server has sent before it closed the connection.
     fn final_error(&mut self) -> Result<(), ConnectionError> {
         while let Ok(Some(event)) = self.event() {
-            if let ServerEvent::Error(why) = event {
-                return Err(server_refusal(why));
+            if let ServerEvent::Error(problem) = event {
+                return Err(server_refusal(problem));
             }
         }
         Err(ConnectionError::Closed)
@@ -319,10 +321,10 @@ impl Connection {
     /// [`ConnectionError::Settings`]: an invalid subject, or a larger payload than the server accepts.
     pub fn publish(&mut self, subject: &str, payload: &[u8]) -> Result<(), ConnectionError> {
         if payload.len() as u64 > self.info.max_payload {
-            let most = self.info.max_payload;
+            let max = self.info.max_payload;
             let found = payload.len();
-            let why = format!("expected a payload of at most {most} bytes, found {found}");
-            return Err(ConnectionError::Settings(why));
+            let problem = format!("expected a payload of at most {max} bytes, found {found}");
+            return Err(ConnectionError::Settings(problem));
         }
         protocol::encode_publish(subject, payload, &mut self.out).map_err(settings_error)
     }
@@ -337,7 +339,7 @@ impl Connection {
         protocol::encode_pong(&mut self.out);
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that are not sent yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.out.len() + self.stream.waiting()
@@ -369,6 +371,6 @@ fn settings_error(misuse: EncodeError) -> ConnectionError {
 }
 
 /// Limits the length of a server's text, which is not trusted.
-pub(super) fn server_refusal(why: &str) -> ConnectionError {
-    ConnectionError::Refused(why.chars().take(200).collect())
+pub(super) fn server_refusal(problem: &str) -> ConnectionError {
+    ConnectionError::Refused(problem.chars().take(200).collect())
 }

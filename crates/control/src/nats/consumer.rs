@@ -40,7 +40,7 @@ struct SubscribedSession<'c> {
     throttle: &'c mut LogThrottle,
     /// The time at which the current data was received.
     received: Duration,
-    /// Until then it does not wait for a worker without room: it has done so in vain.
+    /// Until then the consumer does not wait for a full worker queue: an earlier wait timed out.
     dropping_until: Duration,
     /// The server has confirmed the subscriptions.
     is_confirmed: bool,
@@ -75,25 +75,25 @@ impl Consumer {
         }
     }
 
-    /// For as long as it is wanted.
+    /// Runs until the consumer is stopped.
     pub(super) async fn run(mut self) {
         let mut random = Rng::with_seed(clock::realtime().as_nanos() as u64);
         let mut throttle = LogThrottle::default();
-        let (mut failures, mut turn) = (0, 0);
+        let (mut failures, mut round) = (0, 0);
         loop {
-            let began = clock::monotonic();
+            let started_at = clock::monotonic();
             let failure = match ConnectOptions::new(&self.nats.access) {
-                Ok(access) => self.session(&access, turn, &mut throttle).await,
+                Ok(access) => self.session(&access, round, &mut throttle).await,
                 Err(failure) => failure,
             };
-            let text = self.failure_text(turn, &failure);
+            let text = self.failure_text(round, &failure);
             self.status.failed(&text);
-            if clock::monotonic() - began >= backoff::STABLE_AFTER {
+            if clock::monotonic() - started_at >= backoff::STABLE_AFTER {
                 failures = 0;
             }
             self.log_failure(&mut throttle, text);
-            turn += 1;
-            if turn % self.nats.access.servers.len().max(1) == 0 {
+            round += 1;
+            if round % self.nats.access.servers.len().max(1) == 0 {
                 failures += 1;
                 sleep(backoff::next_delay(failures, &mut random)).await;
             }
@@ -104,12 +104,12 @@ impl Consumer {
     async fn session(
         &mut self,
         access: &ConnectOptions,
-        turn: usize,
+        round: usize,
         throttle: &mut LogThrottle,
     ) -> ConnectionError {
         let nats = Arc::clone(&self.nats);
         let servers = &nats.access.servers;
-        let Some(server) = servers.get(turn % servers.len().max(1)) else {
+        let Some(server) = servers.get(round % servers.len().max(1)) else {
             return ConnectionError::Settings("expected a server, found none".to_owned());
         };
         let mut connection = match Connection::open(access, server).await {
@@ -149,9 +149,9 @@ impl Consumer {
     }
 
     /// Returns the reason of a failure, with the address of the server that was tried in this turn.
-    fn failure_text(&self, turn: usize, failure: &ConnectionError) -> String {
+    fn failure_text(&self, round: usize, failure: &ConnectionError) -> String {
         let servers = &self.nats.access.servers;
-        match servers.get(turn % servers.len().max(1)) {
+        match servers.get(round % servers.len().max(1)) {
             Some(server) => format!("{}:{}: {failure}", server.host, server.port),
             None => failure.to_string(),
         }
@@ -226,14 +226,14 @@ impl SubscribedSession<'_> {
         Ok(())
     }
 
-    /// The server has confirmed the subscriptions. Messages since the last connection are lost: the channels start a new epoch, so
+    /// Handles the confirmation of the subscriptions. Messages since the last connection are lost: the channels start a new epoch, so
     /// that positioned clients are notified.
     fn on_confirmed(&mut self) {
         if !std::mem::replace(&mut self.is_confirmed, true) {
             let Consumer {
                 nats, inlet, status, ..
             } = &*self.consumer;
-            // A process before this one had all until now, and its channels are still to arrive: nothing is missing.
+            // The previous process received all messages until now, and its channels are still to be restored: no message is missing.
             if !(inlet.continues() && status.is_first()) {
                 nats.bounds().iter().for_each(|bound| bound.interrupt(inlet));
             }
@@ -254,11 +254,11 @@ impl SubscribedSession<'_> {
         let mut outcome = inlet.publish(&channel, payload);
         if outcome == Err(SubmitError::Full) && self.received >= self.dropping_until {
             status.waits(self.received);
-            let room = timeout(
+            let capacity = timeout(
                 NATS_QUEUE_TIMEOUT,
                 poll_fn(|context| inlet.poll_room(&channel, context)),
             );
-            if room.await.is_err() {
+            if capacity.await.is_err() {
                 self.dropping_until = clock::monotonic() + NATS_DROP_PERIOD;
             }
             outcome = inlet.publish(&channel, payload);

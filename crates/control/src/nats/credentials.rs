@@ -8,7 +8,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// The contents of a credentials file.
 pub(super) struct Credentials {
-    /// Without one the key speaks for itself.
+    /// `None`: the key alone identifies the user.
     pub(super) jwt: Option<String>,
     key: Ed25519KeyPair,
 }
@@ -40,7 +40,7 @@ impl Credentials {
         })
     }
 
-    /// The key as servers know it.
+    /// Returns the public key in the encoding of NATS.
     pub(super) fn public(&self) -> String {
         let mut raw = vec![USER];
         raw.extend_from_slice(self.key.public_key().as_ref());
@@ -62,38 +62,38 @@ fn section<'t>(text: &'t str, name: &str) -> Option<&'t str> {
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// RFC 4648 §6, without padding.
+/// Decodes base32 (RFC 4648 §6) without padding.
 fn decode(text: &str) -> Option<Vec<u8>> {
-    let (mut out, mut bits, mut held) = (Vec::new(), 0u32, 0u32);
+    let (mut out, mut bits, mut pending) = (Vec::new(), 0u32, 0u32);
     for byte in text.bytes() {
         let value = BASE32.iter().position(|&digit| digit == byte)? as u32;
-        held = ((held << 5) | value) & 0xfff;
+        pending = ((pending << 5) | value) & 0xfff;
         bits += 5;
         if bits >= 8 {
             bits -= 8;
-            out.push((held >> bits) as u8);
+            out.push((pending >> bits) as u8);
         }
     }
     Some(out)
 }
 
 fn encode(bytes: &[u8]) -> String {
-    let (mut out, mut bits, mut held) = (String::new(), 0u32, 0u32);
+    let (mut out, mut bits, mut pending) = (String::new(), 0u32, 0u32);
     for &byte in bytes {
-        held = ((held << 8) | u32::from(byte)) & 0xfff;
+        pending = ((pending << 8) | u32::from(byte)) & 0xfff;
         bits += 8;
         while bits >= 5 {
             bits -= 5;
-            out.push(char::from(BASE32[((held >> bits) & 31) as usize]));
+            out.push(char::from(BASE32[((pending >> bits) & 31) as usize]));
         }
     }
     if bits > 0 {
-        out.push(char::from(BASE32[((held << (5 - bits)) & 31) as usize]));
+        out.push(char::from(BASE32[((pending << (5 - bits)) & 31) as usize]));
     }
     out
 }
 
-/// CRC-16/XMODEM.
+/// Returns the CRC-16/XMODEM checksum.
 fn crc(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| {
         (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc & 0x8000 {

@@ -5,8 +5,8 @@
 //!         (protocol, stream, login)
 //! ```
 //!
-//! One thread with tokio runs all of a process, started with the first. A consumer that fails reconnects by itself; workers never
-//! wait for this thread.
+//! One thread with tokio runs all consumers of a process; it starts with the first. A consumer that fails reconnects by itself; workers
+//! never wait for this thread.
 
 mod backoff;
 mod connection;
@@ -43,7 +43,7 @@ pub struct Consumers {
 }
 
 impl Consumers {
-    /// Without any yet.
+    /// Creates the set without consumers.
     #[must_use]
     pub fn new(inlet: ThreadPublisher) -> Consumers {
         Consumers {
@@ -65,7 +65,7 @@ impl Consumers {
         self.tasks.follow(configured, |_, _| {});
     }
 
-    /// The state of each consumer, by name.
+    /// Returns the state of each consumer, by name.
     #[must_use]
     pub fn reports(&self) -> Vec<ConsumerReport> {
         let members = self.tasks.members().into_iter();

@@ -54,7 +54,7 @@ impl Publisher {
         })
     }
 
-    /// Has something published by [`Publisher::send_pending`].
+    /// Queues a publication for [`Publisher::send_pending`].
     ///
     /// # Errors
     /// [`ConnectionError::Settings`]: it cannot be; nothing has changed.
@@ -64,7 +64,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Bytes that are not sent yet.
+    /// Returns the number of bytes that are not sent yet.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.connection.waiting()
@@ -76,19 +76,19 @@ impl Publisher {
         self.published - self.arrived
     }
 
-    /// Sends buffered data, for at most `within`, and handles events that have arrived.
+    /// Sends buffered data, for at most `limit`, and handles events that have arrived.
     ///
     /// # Errors
     /// [`ConnectionError`]: the connection has failed. With [`ConnectionError::is_permanent`] and a server that rejects a subject
     /// it is still open, but remains unusable.
-    pub fn send_pending(&mut self, within: Duration) -> Result<(), ConnectionError> {
+    pub fn send_pending(&mut self, limit: Duration) -> Result<(), ConnectionError> {
         if self.ping_sent.is_none() && self.unconfirmed() > 0 {
             self.connection.ping();
             self.ping_sent = Some(self.published);
         }
         let connection = &mut self.connection;
         self.runtime.block_on(async {
-            if let Ok(sent) = timeout(within, connection.flush()).await {
+            if let Ok(sent) = timeout(limit, connection.flush()).await {
                 sent?;
             }
             // Polls the socket once, without waiting.
@@ -104,7 +104,7 @@ impl Publisher {
             match event {
                 ServerEvent::Ping => pings += 1,
                 ServerEvent::Pong => self.arrived = self.ping_sent.take().unwrap_or(self.arrived),
-                ServerEvent::Error(why) => return Err(server_refusal(why)),
+                ServerEvent::Error(message) => return Err(server_refusal(message)),
                 _ => {}
             }
         }

@@ -29,7 +29,7 @@ impl DropReason {
         DropReason::Full,
     ];
 
-    /// In metrics.
+    /// Returns the label in metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl DropReason {
         }
     }
 
-    /// In a sentence.
+    /// Returns a description for messages.
     pub(super) const fn description(self) -> &'static str {
         match self {
             DropReason::NoChannel => "their subjects map to no channel",
@@ -97,8 +97,8 @@ pub(super) struct ConsumerStatus {
 }
 
 /// Adds to a counter that has one writer.
-fn add(counter: &AtomicU64, more: u64) -> u64 {
-    let sum = counter.load(Ordering::Relaxed) + more;
+fn add(counter: &AtomicU64, amount: u64) -> u64 {
+    let sum = counter.load(Ordering::Relaxed) + amount;
     counter.store(sum, Ordering::Relaxed);
     sum
 }
@@ -152,11 +152,11 @@ impl ConsumerStatus {
             .store(micros(received).max(1), Ordering::Relaxed);
     }
 
-    pub(super) fn handed_over(&self, took: Duration) {
+    pub(super) fn handed_over(&self, duration: Duration) {
         self.waits_since_micros.store(0, Ordering::Relaxed);
         add(&self.handed_over, 1);
-        add(&self.sum_micros, micros(took));
-        self.last_micros.store(micros(took), Ordering::Relaxed);
+        add(&self.sum_micros, micros(duration));
+        self.last_micros.store(micros(duration), Ordering::Relaxed);
     }
 
     pub(super) fn report(&self, name: &Arc<str>) -> ConsumerReport {

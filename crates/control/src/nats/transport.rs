@@ -48,7 +48,7 @@ impl NatsStream {
         })
     }
 
-    /// Does the handshake: from then on all is TLS.
+    /// Performs the TLS handshake: all later data is encrypted.
     pub(super) async fn secure(&mut self, client: &Client, peer: &PeerName) -> io::Result<()> {
         let mut session = client.session(peer);
         session.begin(&mut self.wire);
@@ -58,13 +58,13 @@ impl NatsStream {
             ended: false,
         });
         self.flush().await?;
-        let mut nothing = Vec::new();
+        let mut no_plaintext = Vec::new();
         while self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking()) {
-            if self.read(&mut nothing).await? == ReadOutcome::End {
+            if self.read(&mut no_plaintext).await? == ReadOutcome::End {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        if nothing.is_empty() {
+        if no_plaintext.is_empty() {
             Ok(())
         } else {
             Err(io::Error::other(
@@ -74,7 +74,7 @@ impl NatsStream {
     }
 
     /// Reads available data, or waits for some.
-    pub(super) async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<ReadOutcome> {
+    pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<ReadOutcome> {
         let read = loop {
             self.tcp.readable().await?;
             match self.tcp.try_read(&mut self.chunk) {
@@ -85,7 +85,7 @@ impl NatsStream {
         };
         let bytes = &self.chunk[..read];
         let Some(tls) = &mut self.tls else {
-            into.extend_from_slice(bytes);
+            buffer.extend_from_slice(bytes);
             return Ok(if read == 0 {
                 ReadOutcome::End
             } else {
@@ -97,7 +97,7 @@ impl NatsStream {
             return Ok(ReadOutcome::End);
         }
         tls.sealed.extend_from_slice(bytes);
-        let opened = tls.open(into, &mut self.wire);
+        let opened = tls.open(buffer, &mut self.wire);
         let ended = tls.ended;
         // An alert explains the end of the connection; failing to send it is no further error.
         let sent = self.flush().await;
@@ -121,7 +121,7 @@ impl NatsStream {
         Ok(())
     }
 
-    /// Bytes that are to be sent.
+    /// Returns the number of bytes that are not sent yet.
     pub(super) fn waiting(&self) -> usize {
         self.wire.len()
     }
@@ -131,7 +131,7 @@ impl NatsStream {
         let mut sent = 0;
         while sent < self.wire.len() {
             match self.tcp.try_write(&self.wire[sent..]) {
-                Ok(more) => sent += more,
+                Ok(written) => sent += written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wire.drain(..sent);
                     sent = 0;
@@ -147,15 +147,15 @@ impl NatsStream {
 
 impl TlsState {
     /// Decrypts received records. The rest is less than a record, or a handshake message.
-    fn open(&mut self, into: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
+    fn open(&mut self, buffer: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
         let mut used = 0;
         loop {
-            let begin = used;
-            let step = self.session.receive(&mut self.sealed[begin..], wire);
+            let start = used;
+            let step = self.session.receive(&mut self.sealed[start..], wire);
             used += step.consumed;
             match step.event {
                 Event::Plain(range) => {
-                    into.extend_from_slice(&self.sealed[begin + range.start..begin + range.end]);
+                    buffer.extend_from_slice(&self.sealed[start + range.start..start + range.end]);
                 }
                 Event::Nothing if step.consumed > 0 => {}
                 Event::Established => {}

@@ -9,8 +9,8 @@ pub(crate) struct Maglev {
 }
 
 impl Maglev {
-    /// Builds a table of `places` slots, a prime, from endpoints' names and weights.
-    pub(crate) fn new<'n>(endpoints: impl IntoIterator<Item = (&'n str, u32)>, places: u32) -> Maglev {
+    /// Builds a table of `slot_count` slots, a prime, from endpoints' names and weights.
+    pub(crate) fn new<'n>(endpoints: impl IntoIterator<Item = (&'n str, u32)>, slot_count: u32) -> Maglev {
         struct Filler {
             index: u32,
             offset: u64,
@@ -19,7 +19,7 @@ impl Maglev {
             share: f64,
             filled: f64,
         }
-        let size = u64::from(places);
+        let size = u64::from(slot_count);
         let endpoints = (0_u32..).zip(endpoints).filter(|(_, (_, weight))| *weight > 0);
         let mut fillers: Vec<Filler> = endpoints
             .map(|(index, (name, weight))| Filler {
@@ -31,22 +31,22 @@ impl Maglev {
                 filled: 0.0,
             })
             .collect();
-        let heaviest = fillers.iter().map(|filler| filler.share).fold(0.0, f64::max);
-        let mut table = vec![u32::MAX; places as usize];
-        let mut free = if fillers.is_empty() { 0 } else { places };
+        let max_share = fillers.iter().map(|filler| filler.share).fold(0.0, f64::max);
+        let mut table = vec![u32::MAX; slot_count as usize];
+        let mut free = if fillers.is_empty() { 0 } else { slot_count };
         while free > 0 {
             for filler in &mut fillers {
                 // The heaviest fills one slot a round, the others in proportion to their weight.
-                filler.filled += filler.share / heaviest;
+                filler.filled += filler.share / max_share;
                 if filler.filled < 1.0 - f64::EPSILON {
                     continue;
                 }
                 filler.filled -= 1.0;
                 loop {
-                    let place = ((filler.offset + filler.next * filler.skip) % size) as usize;
+                    let slot = ((filler.offset + filler.next * filler.skip) % size) as usize;
                     filler.next += 1;
-                    if table[place] == u32::MAX {
-                        table[place] = filler.index;
+                    if table[slot] == u32::MAX {
+                        table[slot] = filler.index;
                         free -= 1;
                         break;
                     }
@@ -59,11 +59,11 @@ impl Maglev {
         Maglev { slots: table.into() }
     }
 
-    /// Returns the endpoint of a hash: that of the first slot from there on which `usable` accepts.
-    pub(crate) fn find(&self, hash: u64, usable: impl Fn(usize) -> bool) -> Option<usize> {
+    /// Returns the endpoint of a hash: that of the first slot from there on which `is_usable` accepts.
+    pub(crate) fn find(&self, hash: u64, is_usable: impl Fn(usize) -> bool) -> Option<usize> {
         let start = (hash % self.slots.len().max(1) as u64) as usize;
-        let (before, behind) = self.slots.split_at(start.min(self.slots.len()));
-        let mut places = behind.iter().chain(before).map(|index| *index as usize);
-        places.find(|index| *index != u32::MAX as usize && usable(*index))
+        let (before, after) = self.slots.split_at(start.min(self.slots.len()));
+        let mut slots = after.iter().chain(before).map(|index| *index as usize);
+        slots.find(|index| *index != u32::MAX as usize && is_usable(*index))
     }
 }

@@ -18,25 +18,30 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct WeightRanges {
     /// The end of each endpoint's range, in order.
-    ends: Box<[u64]>,
+    upper_bounds: Box<[u64]>,
 }
 
 impl WeightRanges {
     /// Builds the ranges from weights, in the order of the endpoints.
     pub(crate) fn new(weights: impl IntoIterator<Item = u64>) -> WeightRanges {
         let mut end = 0;
-        let ends = weights.into_iter().map(|weight| {
+        let upper_bounds = weights.into_iter().map(|weight| {
             end += weight;
             end
         });
-        WeightRanges { ends: ends.collect() }
+        WeightRanges {
+            upper_bounds: upper_bounds.collect(),
+        }
     }
 
     /// Returns the index that a random number falls to; `None` if the sum of the weights is 0.
     pub(crate) fn draw(&self, random: u64) -> Option<usize> {
-        let total = self.ends.last().copied().filter(|total| *total > 0)?;
+        let total = self.upper_bounds.last().copied().filter(|total| *total > 0)?;
         let number = (u128::from(random) * u128::from(total)) >> 64;
-        Some(self.ends.partition_point(|end| u128::from(*end) <= number))
+        Some(
+            self.upper_bounds
+                .partition_point(|end| u128::from(*end) <= number),
+        )
     }
 }
 
@@ -77,10 +82,10 @@ impl RoundRobin {
     }
 }
 
-/// Returns the less loaded of two endpoints, relative to weight. Each is an index, its load and its weight.
-pub(crate) fn less_loaded(one: (usize, u64, u64), two: (usize, u64, u64)) -> usize {
-    let (first, load, weight) = one;
-    let (second, other_load, other_weight) = two;
+/// Returns the less loaded of two endpoints, relative to weight. Each argument is an index, a load and a weight.
+pub(crate) fn less_loaded(a: (usize, u64, u64), b: (usize, u64, u64)) -> usize {
+    let (first, load, weight) = a;
+    let (second, other_load, other_weight) = b;
     // load / weight without a division; the new request is counted, so that idle endpoints differ by weight.
     if u128::from(load + 1) * u128::from(other_weight) <= u128::from(other_load + 1) * u128::from(weight) {
         first
@@ -106,15 +111,15 @@ impl Ewma {
         (self.value as f64 * (-age / half_life).exp2()) as u64
     }
 
-    /// Returns the average after a response that took `took` nanoseconds.
-    pub(crate) fn with_sample(self, now: u64, took: u64, half_life: Duration) -> Ewma {
+    /// Returns the average after a response that took `sample` nanoseconds.
+    pub(crate) fn with_sample(self, now: u64, sample: u64, half_life: Duration) -> Ewma {
         let decayed = self.decayed(now, half_life);
-        let value = if took > decayed {
-            took
+        let value = if sample > decayed {
+            sample
         } else {
             let age = now.saturating_sub(self.at) as f64;
-            let keep = (-age / half_life.as_nanos().max(1) as f64).exp2();
-            (self.value as f64 * keep + took as f64 * (1.0 - keep)) as u64
+            let old_share = (-age / half_life.as_nanos().max(1) as f64).exp2();
+            (self.value as f64 * old_share + sample as f64 * (1.0 - old_share)) as u64
         };
         Ewma { value, at: now }
     }
@@ -136,9 +141,9 @@ pub(crate) fn seeded_hash(seed: u64, key: &[u8]) -> u64 {
     };
     let (words, tail) = key.as_chunks::<8>();
     let start = mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15) ^ key.len() as u64);
-    let whole = words.iter().fold(start, |hash, word| {
+    let hash = words.iter().fold(start, |hash, word| {
         mix(hash.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_add(0x9e37_79b9_7f4a_7c15)
     });
     let tail = tail.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
-    mix(whole.rotate_left(29) ^ tail)
+    mix(hash.rotate_left(29) ^ tail)
 }

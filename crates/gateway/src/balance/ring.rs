@@ -10,27 +10,27 @@ pub(crate) struct HashRing {
 }
 
 impl HashRing {
-    /// Builds a ring with `points` points for the lightest endpoint, and at most about `most` points in all. Points depend on names
+    /// Builds a ring with `points` points for the lightest endpoint, and at most about `max_points` points in all. Points depend on names
     /// only, so that rings of similar lists of endpoints are similar.
     pub(crate) fn new<'n>(
         endpoints: impl IntoIterator<Item = (&'n str, u32)>,
         points: u32,
-        most: usize,
+        max_points: usize,
     ) -> HashRing {
         let endpoints: Vec<_> = endpoints.into_iter().collect();
         let total: u64 = endpoints.iter().map(|(_, weight)| u64::from(*weight)).sum();
-        let least = endpoints
+        let min_weight = endpoints
             .iter()
             .map(|(_, weight)| *weight)
             .filter(|weight| *weight > 0)
             .min();
-        let least = u64::from(least.unwrap_or(1));
+        let min_weight = u64::from(min_weight.unwrap_or(1));
         // The lightest has `points`; where that exceeds the limit, all are scaled down, to at least one point each.
-        let wanted = u128::from(points) * u128::from(total) / u128::from(least.max(1));
-        let shrink = (wanted / most.max(1) as u128) + 1;
+        let total_points = u128::from(points) * u128::from(total) / u128::from(min_weight.max(1));
+        let shrink = (total_points / max_points.max(1) as u128) + 1;
         let mut all = Vec::new();
         for (index, (name, weight)) in (0_u32..).zip(&endpoints) {
-            let count = u128::from(points) * u128::from(*weight) / u128::from(least) / shrink;
+            let count = u128::from(points) * u128::from(*weight) / u128::from(min_weight) / shrink;
             let count = if *weight == 0 { 0 } else { count.max(1) };
             for point in 0..count as u64 {
                 all.push((seeded_hash(point, name.as_bytes()), index));
@@ -40,11 +40,11 @@ impl HashRing {
         HashRing { points: all.into() }
     }
 
-    /// Returns the endpoint of a hash: that of the first point from there on which `usable` accepts.
-    pub(crate) fn find(&self, hash: u64, usable: impl Fn(usize) -> bool) -> Option<usize> {
-        let start = self.points.partition_point(|(place, _)| *place < hash);
-        let (before, behind) = self.points.split_at(start);
-        let mut points = behind.iter().chain(before).map(|(_, index)| *index as usize);
-        points.find(|index| usable(*index))
+    /// Returns the endpoint of a hash: that of the first point from there on which `is_usable` accepts.
+    pub(crate) fn find(&self, hash: u64, is_usable: impl Fn(usize) -> bool) -> Option<usize> {
+        let start = self.points.partition_point(|(point, _)| *point < hash);
+        let (before, after) = self.points.split_at(start);
+        let mut points = after.iter().chain(before).map(|(_, index)| *index as usize);
+        points.find(|index| is_usable(*index))
     }
 }

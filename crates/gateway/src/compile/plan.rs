@@ -65,13 +65,13 @@ pub(crate) struct StatusHeaderEdits {
 impl StatusHeaderEdits {
     /// Compiles changes in the order in which they apply: for each pair those for every status, then those for some.
     fn new(all: &[(&HeaderChanges, &[StatusHeaders])]) -> Result<StatusHeaderEdits, String> {
-        let ranges = all.iter().flat_map(|(_, some)| some.iter());
-        let ranges = ranges.flat_map(|some| &some.statuses);
-        let mut edges: Vec<u16> = ranges.flat_map(|range| [range.first, range.last + 1]).collect();
-        edges.sort_unstable();
-        edges.dedup();
-        let mut some = Vec::new();
-        for pair in edges.windows(2) {
+        let ranges = all.iter().flat_map(|(_, status_headers)| status_headers.iter());
+        let ranges = ranges.flat_map(|status_headers| &status_headers.statuses);
+        let mut bounds: Vec<u16> = ranges.flat_map(|range| [range.first, range.last + 1]).collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        let mut status_headers = Vec::new();
+        for pair in bounds.windows(2) {
             let segment = StatusRange {
                 first: pair[0],
                 last: pair[1] - 1,
@@ -86,20 +86,20 @@ impl StatusHeaderEdits {
                 is_special |= changes.len() > before;
             }
             if is_special {
-                some.push((segment, HeaderEdits::of(&changes)?));
+                status_headers.push((segment, HeaderEdits::of(&changes)?));
             }
         }
         let every: Vec<&HeaderChanges> = all.iter().map(|(every, _)| *every).collect();
         Ok(StatusHeaderEdits {
             all: HeaderEdits::of(&every)?,
-            by_status: some.into(),
+            by_status: status_headers.into(),
         })
     }
 
     /// Returns the changes of a response with this status.
     pub(crate) fn edits_for(&self, status: u16) -> &HeaderEdits {
-        let found = self.by_status.iter().find(|(range, _)| range.contains(status));
-        found.map_or(&self.all, |(_, changes)| changes)
+        let entry = self.by_status.iter().find(|(range, _)| range.contains(status));
+        entry.map_or(&self.all, |(_, changes)| changes)
     }
 
     /// Returns whether no response is changed, whatever its status.
@@ -167,11 +167,11 @@ impl Plan {
 
     /// Returns the backend whose range contains a number of `0..weight`.
     pub(crate) fn backend(&self, number: u64) -> Option<(usize, &PlannedBackend)> {
-        let found = self
+        let entry = self
             .backends
             .iter()
             .position(|backend| number < backend.range_end)?;
-        Some((found, &self.backends[found]))
+        Some((entry, &self.backends[entry]))
     }
 }
 
@@ -254,10 +254,10 @@ fn compile_mirrors(
     registry: &UpstreamRegistry,
     guards: &ReservedHeaders,
 ) -> Result<Box<[MirrorTarget]>, String> {
-    let told = |fault: crate::model::TextError| fault.to_string();
-    let name = HeaderName::parse(MIRROR_HEADER.0).map_err(told)?;
+    let detail = |fault: crate::model::TextError| fault.to_string();
+    let name = HeaderName::parse(MIRROR_HEADER.0).map_err(detail)?;
     let mark = HeaderChanges {
-        set: vec![(name, HeaderValue::parse(MIRROR_HEADER.1).map_err(told)?)],
+        set: vec![(name, HeaderValue::parse(MIRROR_HEADER.1).map_err(detail)?)],
         ..HeaderChanges::default()
     };
     let mirrors = forward.mirrors.iter().map(|mirror| {

@@ -48,10 +48,10 @@ impl Violation {
     /// Describes more interim responses than are forwarded.
     #[cold]
     pub(crate) fn interim() -> Box<Violation> {
-        let most = limits::INTERIM_ANSWERS;
+        let limit = limits::INTERIM_ANSWERS;
         Violation::new(
             "InterimResponses",
-            format!("expected at most {most} interim responses; found more"),
+            format!("expected at most {limit} interim responses; found more"),
         )
     }
 

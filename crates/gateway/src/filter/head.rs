@@ -26,8 +26,8 @@ const CONNECTION: [&str; 7] = [
 /// Rejects names of fields that the gateway writes itself.
 pub(super) fn check_name(name: &str) -> Result<(), FilterError> {
     if CONNECTION.iter().any(|own| eq_folded(name.as_bytes(), own)) {
-        let why = "it frames the message or belongs to the connection: the gateway writes it";
-        return Err(format!("the header `{name}` cannot be changed by a filter: {why}").into());
+        let reason = "it frames the message or belongs to the connection: the gateway writes it";
+        return Err(format!("the header `{name}` cannot be changed by a filter: {reason}").into());
     }
     Ok(())
 }

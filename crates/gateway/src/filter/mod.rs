@@ -18,7 +18,7 @@
 //! A filter is called by one thread, never concurrently and never recursively: `Cell` and `RefCell` suffice. A hook must not block, since
 //! it runs on a worker. To wait it returns a future ([`Flow::wait`]).
 //!
-//! Owns the interface of filters. Knows nothing of forwarding, which belongs to the exchange.
+//! Owns the interface of filters. Knows nothing of forwarding, which belongs to `proxy`.
 
 pub(crate) mod body;
 mod head;

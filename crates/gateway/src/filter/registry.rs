@@ -1,6 +1,6 @@
 //! The filters of a program by name, and their uses in configurations.
 //!
-//! Erases the types of filters: an exchange handles one kind of object, whatever the filter.
+//! Erases the types of filters: the filter chain handles one object type.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -71,15 +71,15 @@ impl Filters {
         W: Fn(&Cx) -> F + Send + Sync + 'static,
     {
         let kind = move |options: &Options| -> Result<Arc<Factory>, FilterError> {
-            let make = configure(options)?;
-            let factory = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(SharedFilter(Rc::new(make(cx)))) };
+            let create = configure(options)?;
+            let factory = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(SharedFilter(Rc::new(create(cx)))) };
             Ok(Arc::new(factory))
         };
         self.all.insert(name.into(), Arc::new(kind));
         self
     }
 
-    /// Returns their names, sorted.
+    /// Returns the names of the filters, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(|name| &**name)
     }
@@ -89,49 +89,49 @@ impl Filters {
     /// # Errors
     /// A filter does not exist, rejects its options, or panics. The text is that of a message.
     pub fn check(&self, rule: &Rule) -> Result<(), String> {
-        uses(rule).try_for_each(|wanted| self.factory(wanted).map(drop))
+        uses(rule).try_for_each(|filter| self.factory(filter).map(drop))
     }
 
     /// Returns the filters of a rule; `None`: it has none. `last_id` is the last number that was assigned.
     pub(crate) fn compile(&self, rule: &Rule, last_id: &mut u64) -> Result<Option<Box<[Use]>>, String> {
-        let all = uses(rule).map(|wanted| {
+        let all = uses(rule).map(|filter| {
             *last_id += 1;
             Ok(Use {
                 id: *last_id,
-                name: wanted.name.clone(),
-                factory: self.factory(wanted)?,
+                name: filter.name.clone(),
+                factory: self.factory(filter)?,
             })
         });
         let all: Box<[Use]> = all.collect::<Result<_, String>>()?;
         Ok((!all.is_empty()).then_some(all))
     }
 
-    fn factory(&self, wanted: &FilterUse) -> Result<Arc<Factory>, String> {
-        let name = &wanted.name;
+    fn factory(&self, filter: &FilterUse) -> Result<Arc<Factory>, String> {
+        let name = &filter.name;
         let kind = self.all.get(name).ok_or_else(|| self.missing(name))?;
-        match catch_unwind(AssertUnwindSafe(|| kind(&wanted.options))) {
+        match catch_unwind(AssertUnwindSafe(|| kind(&filter.options))) {
             Ok(Ok(factory)) => Ok(factory),
-            Ok(Err(why)) => Err(format!("the filter `{name}` with invalid options: {why}")),
+            Ok(Err(error)) => Err(format!("the filter `{name}` with invalid options: {error}")),
             Err(_) => Err(format!("the filter `{name}` panicked while reading its options")),
         }
     }
 
     fn missing(&self, name: &str) -> String {
-        let there: Vec<_> = self.names().map(|name| format!("`{name}`")).collect();
-        if there.is_empty() {
+        let names: Vec<_> = self.names().map(|name| format!("`{name}`")).collect();
+        if names.is_empty() {
             format!(
                 "the filter `{name}`, but no filters are registered: embed the gateway in a program that \
                  registers them (docs/how-to/custom-filters.md)"
             )
         } else {
-            format!("the filter `{name}`; registered filters: {}", there.join(", "))
+            format!("the filter `{name}`; registered filters: {}", names.join(", "))
         }
     }
 }
 
 fn uses(rule: &Rule) -> impl Iterator<Item = &FilterUse> {
     rule.policies.iter().filter_map(|policy| match policy {
-        Policy::Filter(wanted) => Some(&**wanted),
+        Policy::Filter(filter) => Some(&**filter),
         _ => None,
     })
 }

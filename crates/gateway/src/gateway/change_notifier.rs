@@ -21,17 +21,17 @@ impl ChangeNotifier {
     /// Counts a change and wakes every registered task.
     pub(crate) fn notify(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
-        let woken = std::mem::take(&mut *self.lock());
-        woken.into_iter().flatten().for_each(Waker::wake);
+        let wakers = std::mem::take(&mut *self.lock());
+        wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
     /// Registers the task of a worker to be woken by the next change.
     pub(crate) fn register(&self, worker: usize, waker: &Waker) {
-        let mut watching = self.lock();
-        if watching.len() <= worker {
-            watching.resize(worker + 1, None);
+        let mut wakers = self.lock();
+        if wakers.len() <= worker {
+            wakers.resize(worker + 1, None);
         }
-        watching[worker] = Some(waker.clone());
+        wakers[worker] = Some(waker.clone());
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Option<Waker>>> {

@@ -16,13 +16,13 @@ pub(crate) struct FilterInstances(RefCell<BTreeMap<u64, Rc<dyn Instance>>>);
 
 impl FilterInstances {
     /// Returns the instance for a use, creating it if necessary. `None`: its constructor panicked.
-    pub(crate) fn get_or_create(&self, wanted: &Use, cx: &Cx) -> Option<Rc<dyn Instance>> {
-        if let Some(found) = self.0.borrow().get(&wanted.id) {
+    pub(crate) fn get_or_create(&self, filter: &Use, cx: &Cx) -> Option<Rc<dyn Instance>> {
+        if let Some(found) = self.0.borrow().get(&filter.id) {
             return Some(Rc::clone(found));
         }
-        let made = wanted.instance(cx)?;
-        self.0.borrow_mut().insert(wanted.id, Rc::clone(&made));
-        Some(made)
+        let instance = filter.instance(cx)?;
+        self.0.borrow_mut().insert(filter.id, Rc::clone(&instance));
+        Some(instance)
     }
 
     /// Drops the instances whose uses no longer exist; requests in flight keep theirs.
@@ -34,13 +34,13 @@ impl FilterInstances {
         let plans =
             routes.flat_map(|route| (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()));
         let uses = plans.filter_map(|plan| plan.filters.as_deref()).flatten();
-        let there: BTreeSet<u64> = uses.map(|wanted| wanted.id).collect();
-        let gone: Vec<_> = {
+        let ids: BTreeSet<u64> = uses.map(|filter| filter.id).collect();
+        let removed: Vec<_> = {
             let mut all = self.0.borrow_mut();
-            all.extract_if(.., |id, _| !there.contains(id)).collect()
+            all.extract_if(.., |id, _| !ids.contains(id)).collect()
         };
         // The destructor of a filter must not find the table borrowed.
-        drop(gone);
+        drop(removed);
     }
 }
 

@@ -29,27 +29,27 @@ const MAINTENANCE_WORKER: usize = 0;
 
 /// Follows changes of the configuration until the worker stops.
 pub(crate) async fn follow_changes(worker: Rc<Worker>, gateway: Gateway) {
-    let care = (worker.cx.worker() == MAINTENANCE_WORKER).then(Maintenance::default);
+    let maintenance = (worker.cx.worker() == MAINTENANCE_WORKER).then(Maintenance::default);
     // The configuration at the start counts as a change, too.
-    let mut seen = u64::MAX;
+    let mut last_generation = u64::MAX;
     loop {
         poll_fn(|context| {
             // Registered before the count is read: a change in between is not missed.
             gateway.changes().register(worker.cx.worker(), context.waker());
             let now = gateway.changes().count();
-            if now == seen {
+            if now == last_generation {
                 return Poll::Pending;
             }
-            seen = now;
+            last_generation = now;
             Poll::Ready(())
         })
         .await;
         worker.view();
         worker.follow_upstreams();
-        if let Some(care) = &care {
-            care.run_lookups(&worker, &gateway);
-            care.run_health_checks(&worker, &gateway);
-            care.run_key_fetches(&worker, &gateway);
+        if let Some(maintenance) = &maintenance {
+            maintenance.run_lookups(&worker, &gateway);
+            maintenance.run_health_checks(&worker, &gateway);
+            maintenance.run_key_fetches(&worker, &gateway);
         }
     }
 }

@@ -119,20 +119,20 @@ impl Gateway {
         let metrics = Metrics::default();
         let staged = registries.stage(config, None, now);
         let (table, mut problems) = registries.commit(staged, &metrics);
-        let mut doors = ListenerController::default();
-        let next = doors.addresses.prepare(&table, now);
-        let mut followed = doors.addresses.apply(next);
-        problems.append(&mut followed.problems);
+        let mut controller = ListenerController::default();
+        let next = controller.addresses.prepare(&table, now);
+        let mut applied = controller.addresses.apply(next);
+        problems.append(&mut applied.problems);
         // The engine opens them at its start.
-        doors.apply(&followed, Vec::new());
+        controller.apply(&applied, Vec::new());
         let Registries { upstreams, policies } = &registries;
-        let room = Arc::clone(upstreams.connection_budget());
+        let connection_budget = Arc::clone(upstreams.connection_budget());
         let redacted = RedactedParams::new();
         redacted.add(secret_params(table.config()));
         let push = Push::new();
         replace::follow_push(&push, None, (table.config(), policies.push_provider()));
         Gateway(Arc::new(GatewayInner {
-            listeners: Mutex::new(doors),
+            listeners: Mutex::new(controller),
             published: Mutex::new(PublishedConfig {
                 table: Arc::clone(&table),
                 streams: Arc::new(StreamPlan::compile_all(table.config(), upstreams, &metrics)),
@@ -142,7 +142,7 @@ impl Gateway {
                     policies.reserved_headers(),
                     None,
                 ),
-                address_ids: followed.ids,
+                address_ids: applied.ids,
             }),
             metrics,
             redacted,
@@ -155,7 +155,7 @@ impl Gateway {
             }),
             generation: AtomicU64::new(1),
             changes: ChangeNotifier::default(),
-            connection_budget: room,
+            connection_budget,
             push,
         }))
     }
@@ -448,7 +448,7 @@ impl Worker {
             .borrow()
             .iter()
             .flatten()
-            .for_each(|local| local.apply_changes());
+            .for_each(|pool| pool.apply_changes());
     }
 
     /// Returns the current view.
@@ -458,7 +458,7 @@ impl Worker {
             *view = Rc::new(View::new(&self.gateway));
             self.filters.drop_unused(&view.table);
             for place in self.pools.borrow_mut().iter_mut() {
-                if place.as_ref().is_some_and(|local| local.upstream.is_removed()) {
+                if place.as_ref().is_some_and(|pool| pool.upstream.is_removed()) {
                     *place = None;
                 }
             }
@@ -473,17 +473,17 @@ impl Worker {
 
     /// Returns this worker's pool of an upstream.
     pub(crate) fn pool(&self, shared: &Arc<UpstreamState>) -> Rc<UpstreamPool> {
-        let mut locals = self.pools.borrow_mut();
-        if locals.len() <= shared.id {
-            locals.resize(shared.id + 1, None);
+        let mut pools = self.pools.borrow_mut();
+        if pools.len() <= shared.id {
+            pools.resize(shared.id + 1, None);
         }
-        let place = &mut locals[shared.id];
+        let place = &mut pools[shared.id];
         match place {
-            Some(local) if Arc::ptr_eq(&local.upstream, shared) => Rc::clone(local),
+            Some(pool) if Arc::ptr_eq(&pool.upstream, shared) => Rc::clone(pool),
             place => {
-                let local = Rc::new(UpstreamPool::new(&self.cx, Arc::clone(shared)));
-                *place = Some(Rc::clone(&local));
-                local
+                let pool = Rc::new(UpstreamPool::new(&self.cx, Arc::clone(shared)));
+                *place = Some(Rc::clone(&pool));
+                pool
             }
         }
     }
@@ -507,20 +507,20 @@ impl Worker {
     /// [Connects](crate::upstream::pool::UpstreamPool) to an endpoint. A shared connection that it opens outlives the request, and is swept until it closes.
     pub(crate) async fn acquire_conn(
         self: &Rc<Self>,
-        local: &UpstreamPool,
-        end: &Rc<PoolEndpoint>,
+        pool: &UpstreamPool,
+        endpoint: &Rc<PoolEndpoint>,
         fresh: bool,
-        greeting: &[u8],
+        proxy_header: &[u8],
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
-        if local.may_multiplex() {
+        if pool.may_multiplex() {
             self.start_sweeping();
         }
-        let link = local.acquire(end, fresh, greeting, span).await?;
-        if matches!(link, UpstreamConn::H2(_)) {
+        let conn = pool.acquire(endpoint, fresh, proxy_header, span).await?;
+        if matches!(conn, UpstreamConn::H2(_)) {
             // The protocol may have changed in the meantime.
             self.start_sweeping();
         }
-        Ok(link)
+        Ok(conn)
     }
 }

@@ -34,19 +34,23 @@ impl Worker {
     /// Waits until the pools must be swept. Returns whether a request waits for a connection; otherwise the interval has elapsed or a
     /// shutdown has started.
     async fn wait_for_sweep(&self, calls: u64) -> bool {
-        let room = &self.gateway.0.connection_budget;
+        let budget = &self.gateway.0.connection_budget;
         // In a shutdown the remaining connections have requests in flight, which are waited for.
-        let ends = self.cx.is_draining();
-        let span = if ends { limits::SWEEP_ENDING } else { limits::SWEEP };
+        let is_draining = self.cx.is_draining();
+        let span = if is_draining {
+            limits::SWEEP_ENDING
+        } else {
+            limits::SWEEP
+        };
         let mut draining = std::pin::pin!(self.cx.draining());
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         std::future::poll_fn(|context| {
-            room.idle_requests.register(self.cx.worker(), context.waker());
-            let begins = !ends && draining.as_mut().poll(context).is_ready();
-            if begins || sleep.as_mut().poll(context).is_ready() {
+            budget.idle_requests.register(self.cx.worker(), context.waker());
+            let drain_started = !is_draining && draining.as_mut().poll(context).is_ready();
+            if drain_started || sleep.as_mut().poll(context).is_ready() {
                 return Poll::Ready(false);
             }
-            if room.idle_requests.count() != calls {
+            if budget.idle_requests.count() != calls {
                 return Poll::Ready(true);
             }
             Poll::Pending
@@ -57,21 +61,21 @@ impl Worker {
     /// Closes pooled connections in favor of requests that wait: at the limit of their upstream, or of the process.
     fn release_idle(&self) {
         let waiting = &self.gateway.0.connection_budget.wait_queue;
-        let locals = self.pools.borrow();
-        for local in locals.iter().flatten() {
-            while local.upstream.wait_queue.has_uncalled_waiter() && local.release_idle() {}
+        let pools = self.pools.borrow();
+        for pool in pools.iter().flatten() {
+            while pool.upstream.wait_queue.has_uncalled_waiter() && pool.release_idle() {}
         }
-        for local in locals.iter().flatten() {
-            while waiting.has_uncalled_waiter() && local.release_idle() {}
+        for pool in pools.iter().flatten() {
+            while waiting.has_uncalled_waiter() && pool.release_idle() {}
         }
     }
 
     /// Closes expired connections. Returns whether any are left.
     fn sweep_pools(&self) -> bool {
         let mut is_any = false;
-        for local in self.pools.borrow().iter().flatten() {
-            local.sweep_idle();
-            is_any |= local.has_connections();
+        for pool in self.pools.borrow().iter().flatten() {
+            pool.sweep_idle();
+            is_any |= pool.has_connections();
         }
         is_any
     }

@@ -34,9 +34,9 @@ impl Gateway {
     /// problem; it is retried at each replacement. Requests that still arrive through a listener that was removed, or whose protocol has
     /// changed, are answered 404. Must not be called on a worker, since it waits for workers.
     pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
-        let mut doors = self.lock_listeners();
-        let (staged, next) = self.prepare(&doors, config, now);
-        self.commit(&mut doors, staged, next, Vec::new());
+        let mut controller = self.lock_listeners();
+        let (staged, next) = self.prepare(&controller, config, now);
+        self.commit(&mut controller, staged, next, Vec::new());
         self.problems()
     }
 
@@ -45,15 +45,15 @@ impl Gateway {
     /// # Errors
     /// The problems of the configuration, including addresses that cannot be listened on. The current configuration stays in place.
     pub fn replace_atomically(&self, config: Arc<Config>, now: Duration) -> Result<(), Vec<Problem>> {
-        let mut doors = self.lock_listeners();
-        let (staged, next) = self.prepare(&doors, config, now);
+        let mut controller = self.lock_listeners();
+        let (staged, next) = self.prepare(&controller, config, now);
         let problems = blocking_problems(&staged, &next);
         let bound = if problems.is_empty() {
-            doors.bind_new(&next, &|_| true)
+            controller.bind_new(&next, &|_| true)
         } else {
             Err(problems)
         };
-        self.commit_bound(&mut doors, staged, next, bound)
+        self.commit_bound(&mut controller, staged, next, bound)
     }
 
     /// Replaces the configuration in parts, as [`Gateway::replace`] does, after binding the addresses of the listeners whose names
@@ -67,10 +67,10 @@ impl Gateway {
         now: Duration,
         is_required: &dyn Fn(&Name) -> bool,
     ) -> Result<(), Vec<Problem>> {
-        let mut doors = self.lock_listeners();
-        let (staged, next) = self.prepare(&doors, config, now);
-        let bound = doors.bind_new(&next, is_required);
-        self.commit_bound(&mut doors, staged, next, bound)
+        let mut controller = self.lock_listeners();
+        let (staged, next) = self.prepare(&controller, config, now);
+        let bound = controller.bind_new(&next, is_required);
+        self.commit_bound(&mut controller, staged, next, bound)
     }
 
     /// Replaces the endpoints of an upstream, and nothing else: no rule is compiled. Each worker follows at its next request to it;
@@ -78,32 +78,32 @@ impl Gateway {
     /// change if the upstream does not exist. Must not be called on a worker, like [`Gateway::replace`].
     pub fn set_endpoints(&self, upstream: &str, endpoints: Vec<Endpoint>) -> bool {
         // A configuration that is being prepared would restore the former endpoints.
-        let doors = self.lock_listeners();
+        let controller = self.lock_listeners();
         let is_known = self
             .lock_state()
             .registries
             .upstreams
             .set_endpoints(upstream, endpoints);
         self.0.changes.notify();
-        drop(doors);
+        drop(controller);
         is_known
     }
 
     /// Returns the problems of a configuration that would replace this one. Changes nothing and opens no address.
     #[must_use]
     pub fn check(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
-        let doors = self.lock_listeners();
-        let (staged, next) = self.prepare(&doors, config, now);
+        let controller = self.lock_listeners();
+        let (staged, next) = self.prepare(&controller, config, now);
         let problems = blocking_problems(&staged, &next);
         self.lock_state().registries.discard(staged);
         problems
     }
 
-    /// Compiles a configuration. The lock of `doors` prevents concurrent preparations. The lock of the state is released in between:
+    /// Compiles a configuration. The lock of `controller` prevents concurrent preparations. The lock of the state is released in between:
     /// workers acquire it, and are waited for while listeners open and close.
     fn prepare(
         &self,
-        doors: &ListenerController,
+        controller: &ListenerController,
         config: Arc<Config>,
         now: Duration,
     ) -> (StagedConfig, NextListeners) {
@@ -112,21 +112,21 @@ impl Gateway {
             registries, table, ..
         } = &mut *state;
         let staged = registries.stage(config, Some(table), now);
-        let next = doors.addresses.prepare(&staged.table, now);
+        let next = controller.addresses.prepare(&staged.table, now);
         (staged, next)
     }
 
     /// Serves a prepared configuration, or discards it because addresses could not be bound.
     fn commit_bound(
         &self,
-        doors: &mut ListenerController,
+        controller: &mut ListenerController,
         staged: StagedConfig,
         next: NextListeners,
         bound: Result<Bindings, Vec<Problem>>,
     ) -> Result<(), Vec<Problem>> {
         match bound {
             Ok(bound) => {
-                self.commit(doors, staged, next, bound);
+                self.commit(controller, staged, next, bound);
                 Ok(())
             }
             Err(problems) => {
@@ -139,7 +139,7 @@ impl Gateway {
     /// Puts a prepared configuration into service.
     fn commit(
         &self,
-        doors: &mut ListenerController,
+        controller: &mut ListenerController,
         staged: StagedConfig,
         next: NextListeners,
         bound: Bindings,
@@ -150,9 +150,9 @@ impl Gateway {
         let (table, problems) = state.registries.commit(staged, &self.0.metrics);
         // Before a worker serves requests with these parameters.
         self.0.redacted.add(secret_params(table.config()));
-        let mut followed = doors.addresses.apply(next);
+        let mut applied = controller.addresses.apply(next);
         state.problems = problems;
-        state.problems.append(&mut followed.problems);
+        state.problems.append(&mut applied.problems);
         let (upstreams, policies) = (&state.registries.upstreams, &state.registries.policies);
         let last = Arc::clone(&self.lock_published().push_queries);
         let next = PublishedConfig {
@@ -168,7 +168,7 @@ impl Gateway {
                 policies.reserved_headers(),
                 Some(&last),
             ),
-            address_ids: Arc::clone(&followed.ids),
+            address_ids: Arc::clone(&applied.ids),
         };
         let last = std::mem::replace(&mut *self.lock_published(), next);
         // Dropped outside the lock, so that workers need not wait.
@@ -179,13 +179,13 @@ impl Gateway {
             Some(last),
             (table.config(), policies.push_provider()),
         );
-        let old = std::mem::replace(&mut state.table, table);
+        let previous = std::mem::replace(&mut state.table, table);
         self.0.generation.fetch_add(1, Ordering::Release);
-        state.replaced.push(old);
+        state.replaced.push(previous);
         state.replaced.retain(|table| Arc::strong_count(table) > 1);
         self.0.changes.notify();
         drop(guard);
-        let unopened = doors.apply(&followed, bound);
+        let unopened = controller.apply(&applied, bound);
         self.lock_state().problems.extend(unopened);
     }
 }

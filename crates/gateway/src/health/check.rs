@@ -58,8 +58,8 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
         )
         .await;
         let checked = answer.unwrap_or_else(|| {
-            let why = format!("no response within {:?}", target.health.timeout);
-            Err(HealthCheckError::no_response(why))
+            let reason = format!("no response within {:?}", target.health.timeout);
+            Err(HealthCheckError::no_response(reason))
         });
         let health = &target.endpoint.state.health();
         let error = checked.as_ref().err().map(|error| error.reason.as_str());
@@ -88,8 +88,8 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
             }
         }
         // Jitter, so that endpoints and gateways do not check at the same time.
-        let share = 0.9 + 0.2 * (cx.random() >> 11) as f64 / (1_u64 << 53) as f64;
-        cx.sleep(target.health.every.mul_f64(share)).await;
+        let factor = 0.9 + 0.2 * (cx.random() >> 11) as f64 / (1_u64 << 53) as f64;
+        cx.sleep(target.health.every.mul_f64(factor)).await;
     }
 }
 
@@ -129,16 +129,16 @@ struct HealthCheckError {
 }
 
 impl HealthCheckError {
-    fn no_response(why: String) -> HealthCheckError {
+    fn no_response(reason: String) -> HealthCheckError {
         HealthCheckError {
-            reason: why,
+            reason,
             responds: false,
         }
     }
 
-    fn bad_response(why: String) -> HealthCheckError {
+    fn bad_response(reason: String) -> HealthCheckError {
         HealthCheckError {
-            reason: why,
+            reason,
             responds: true,
         }
     }
@@ -153,8 +153,8 @@ async fn check_once(
     target: &HealthTarget,
     tls: Option<&ConnectHandle>,
 ) -> Result<(), HealthCheckError> {
-    if let Some(Err(why)) = &target.transport.connector {
-        return Err(HealthCheckError::no_response(format!("no TLS: {why}")));
+    if let Some(Err(reason)) = &target.transport.connector {
+        return Err(HealthCheckError::no_response(format!("no TLS: {reason}")));
     }
     let endpoint = &*target.endpoint;
     let addr = match (&endpoint.addr, target.health.port) {
@@ -166,14 +166,14 @@ async fn check_once(
         (addr, _) => addr.clone(),
     };
     let version = target.transport.proxy_protocol();
-    let greeting = version.map_or_else(Vec::new, |version| proxy_header(version, None));
-    let way = connect::ConnectParams {
+    let proxy_header = version.map_or_else(Vec::new, |version| proxy_header(version, None));
+    let params = connect::ConnectParams {
         addr: &addr,
         peer: endpoint.tls_name.as_ref(),
         tls,
-        preamble: &greeting,
+        preamble: &proxy_header,
     };
-    let connected = connect::connect(cx, &way, target.health.timeout).await;
+    let connected = connect::connect(cx, &params, target.health.timeout).await;
     let stream = connected.map_err(|error| {
         HealthCheckError::no_response(match error.detail {
             Some(detail) => format!("{}: {}", detail.rule, detail.text),
@@ -221,22 +221,22 @@ async fn check_once(
 
 /// Opens a stream of an HTTP/2 session that serves this check alone.
 fn open_h2_stream(cx: &Cx, stream: Stream, secure: bool) -> H2Stream {
-    let beginning = SessionParams {
+    let params = SessionParams {
         stream,
         permit: None,
-        toward: EndpointId::default(),
+        endpoint: EndpointId::default(),
         secure,
         streams: 1,
         lifetime: Some(1),
     };
-    H2Session::new(cx, &H2Pool::new(), beginning).reserve_stream()
+    H2Session::new(cx, &H2Pool::new(), params).reserve_stream()
 }
 
 /// Returns the status of a GET over HTTP/2.
 async fn h2_status(channel: &H2Stream, target: &str, host: &str) -> Option<u16> {
     let mut fields = FieldBlock::new();
     fields.push("user-agent", b"ringmain-health").ok()?;
-    let asked = H2Request {
+    let request = H2Request {
         method: Method::Get,
         target,
         authority: host,
@@ -248,7 +248,7 @@ async fn h2_status(channel: &H2Stream, target: &str, host: &str) -> Option<u16> 
         ..Limits::INTERNET
     });
     let mut status = None;
-    let heard = send_h2_request(channel, &asked, &mut table, |heard| {
+    let heard = send_h2_request(channel, &request, &mut table, |heard| {
         if let H2ResponsePart::Head(head) = heard {
             status = Some(head.status);
         }

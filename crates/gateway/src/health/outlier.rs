@@ -119,12 +119,12 @@ impl OutlierRecord {
     /// Records the result of a request. Returns the reason for an ejection if one is due; [`OutlierRecord::eject`] carries it out.
     pub(crate) fn record_outcome(
         &self,
-        meeting: RequestOutcome,
+        outcome: RequestOutcome,
         now: u64,
         rules: &OutlierDetection,
     ) -> Option<EjectionReason> {
-        let bad = meeting == RequestOutcome::Failure;
-        let row = if bad {
+        let is_failure = outcome == RequestOutcome::Failure;
+        let row = if is_failure {
             self.consecutive.fetch_add(1, Ordering::Relaxed) + 1
         } else {
             if self.consecutive.load(Ordering::Relaxed) != 0 {
@@ -132,46 +132,49 @@ impl OutlierRecord {
             }
             0
         };
-        if bad && rules.consecutive > 0 && row >= rules.consecutive {
+        if is_failure && rules.consecutive > 0 && row >= rules.consecutive {
             return Some(EjectionReason::Consecutive(row));
         }
         let percent = rules.failure_percent?;
         self.rotate_interval(now, rules, percent);
         let total = self.total.fetch_add(1, Ordering::Relaxed) + 1;
-        let failed = if bad {
+        let failed = if is_failure {
             self.failed.fetch_add(1, Ordering::Relaxed) + 1
         } else {
             self.failed.load(Ordering::Relaxed)
         };
-        let reached = bad
+        let reached = is_failure
             && total >= rules.least_requests
             && u64::from(failed) * 100 >= u64::from(percent) * u64::from(total);
         reached.then_some(EjectionReason::FailureRate { failed, of: total })
     }
 
     fn rotate_interval(&self, now: u64, rules: &OutlierDetection, percent: u8) {
-        let began = self.interval_started.load(Ordering::Relaxed);
+        let interval_start = self.interval_started.load(Ordering::Relaxed);
         let length = u64::try_from(rules.interval.as_nanos()).unwrap_or(u64::MAX);
-        if now.saturating_sub(began) < length && began != 0 {
+        if now.saturating_sub(interval_start) < length && interval_start != 0 {
             return;
         }
-        let ours =
-            self.interval_started
-                .compare_exchange(began, now.max(1), Ordering::Relaxed, Ordering::Relaxed);
-        if ours.is_ok() {
+        let is_current = self.interval_started.compare_exchange(
+            interval_start,
+            now.max(1),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if is_current.is_ok() {
             let total = self.total.swap(0, Ordering::Relaxed);
-            let bad = self.failed.swap(0, Ordering::Relaxed);
-            if u64::from(bad) * 100 < u64::from(percent) * u64::from(total) {
+            let is_failure = self.failed.swap(0, Ordering::Relaxed);
+            if u64::from(is_failure) * 100 < u64::from(percent) * u64::from(total) {
                 self.reset();
             }
         }
     }
 
     fn reset(&self) {
-        let less = |count: u32| count.checked_sub(1);
+        let decrement = |count: u32| count.checked_sub(1);
         let _ = self
             .ejections
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, decrement);
     }
 
     /// Ejects the endpoint, each time for twice as long as the last time. Returns whether this call did so, and not that of another
@@ -181,7 +184,7 @@ impl OutlierRecord {
         now: u64,
         wall: Duration,
         rules: &OutlierDetection,
-        why: EjectionReason,
+        reason: EjectionReason,
     ) -> bool {
         let until = self.ejected_until.load(Ordering::Relaxed);
         if until > now {
@@ -193,25 +196,25 @@ impl OutlierRecord {
             .saturating_mul(1 << times)
             .min(rules.max_ejected_time);
         let end = now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-        let ours = self
-            .ejected_until
-            .compare_exchange(until, end, Ordering::Relaxed, Ordering::Relaxed);
-        if ours.is_ok() {
+        let is_current =
+            self.ejected_until
+                .compare_exchange(until, end, Ordering::Relaxed, Ordering::Relaxed);
+        if is_current.is_ok() {
             self.ejections.fetch_add(1, Ordering::Relaxed);
             let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
-            self.reason.store(why.packed(), Ordering::Relaxed);
+            self.reason.store(reason.packed(), Ordering::Relaxed);
             self.until_wall_ms.store(until, Ordering::Relaxed);
             self.consecutive.store(0, Ordering::Relaxed);
             self.total.store(0, Ordering::Relaxed);
             self.failed.store(0, Ordering::Relaxed);
         }
-        ours.is_ok()
+        is_current.is_ok()
     }
 }
 
 /// Returns whether one more of `endpoints` may be ejected in addition to `ejected` others.
 pub(crate) fn may_eject(ejected: usize, endpoints: usize, rules: &OutlierDetection) -> bool {
-    let most = endpoints * usize::from(rules.max_ejected_percent) / 100;
+    let max_ejected = endpoints * usize::from(rules.max_ejected_percent) / 100;
     // One always may be, if there are others.
-    endpoints > 1 && ejected < most.max(1)
+    endpoints > 1 && ejected < max_ejected.max(1)
 }

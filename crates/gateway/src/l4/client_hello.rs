@@ -15,17 +15,17 @@ pub(super) async fn read_client_hello(stream: &Stream) -> Result<Hello, Fault> {
     stream.set_deadline(Some(limits::HANDSHAKE_TIMEOUT));
     let mut scanner = HelloScanner::new();
     let found = poll_fn(|context| {
-        let mut looked = Ok(Looked::NeedMore);
+        let mut scan = Ok(Looked::NeedMore);
         let received = stream.poll_received(context, |bytes| {
             match plain::is_http(bytes) {
-                Some(true) => looked = Err(NoHello::NotTls("plain HTTP")),
-                Some(false) => looked = scanner.look(bytes),
+                Some(true) => scan = Err(NoHello::NotTls("plain HTTP")),
+                Some(false) => scan = scanner.look(bytes),
                 // The bytes begin like a method.
                 None => {}
             }
             0
         });
-        match (looked, received) {
+        match (scan, received) {
             (Ok(Looked::Hello(hello)), _) => Poll::Ready(Ok(hello)),
             (Err(NoHello::NotTls(found)), _) => {
                 log::debug!("{stream:?}: {}", NoHello::NotTls(found));
@@ -44,7 +44,7 @@ pub(super) async fn read_client_hello(stream: &Stream) -> Result<Hello, Fault> {
 /// Returns the response to a client that has sent a plain HTTP request; `None` for other bytes.
 pub(super) async fn plain_http_response(stream: &Stream) -> Option<Vec<u8>> {
     let mut answer = None;
-    let looked = poll_fn(|context| {
+    let scan = poll_fn(|context| {
         let _ = stream.poll_received(context, |bytes| {
             if plain::is_http(bytes) == Some(true) {
                 let mut out = Vec::new();
@@ -55,7 +55,7 @@ pub(super) async fn plain_http_response(stream: &Stream) -> Option<Vec<u8>> {
         });
         Poll::Ready(())
     });
-    looked.await;
+    scan.await;
     answer
 }
 
@@ -66,11 +66,11 @@ pub(super) async fn respond_and_close(stream: &Stream, answer: &[u8]) {
     // Both fail if the client has left.
     let _ = stream.write_now(answer);
     let _ = stream.shutdown().await;
-    let mut left = limits::PLAIN_HTTP_LINGER_BYTES;
-    while left > 0 {
+    let mut remaining = limits::PLAIN_HTTP_LINGER_BYTES;
+    while remaining > 0 {
         let dropped = poll_fn(|context| stream.poll_received(context, <[u8]>::len)).await;
         match dropped {
-            Ok(count @ 1..) => left = left.saturating_sub(count),
+            Ok(count @ 1..) => remaining = remaining.saturating_sub(count),
             Ok(0) | Err(_) => break,
         }
     }

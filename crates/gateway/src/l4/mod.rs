@@ -5,7 +5,7 @@
 //!                                                  └──────────────────┴▶ endpoint ─▶ bytes both ways ─▶ log
 //! ```
 //!
-//! Owns the order of these steps. Endpoints belong to `upstream`, counts and log fields to `note`. Knows no HTTP.
+//! Owns the order of these steps. Endpoints belong to `upstream`, counts and log fields to `access_log`. Knows no HTTP.
 
 mod access_log;
 mod client_hello;
@@ -56,22 +56,22 @@ pub(crate) async fn serve_connection(incoming: StreamConnection) {
     let Some(worker) = incoming.local::<Rc<Worker>>().map(Rc::clone) else {
         return;
     };
-    let mut passing = ConnectionLog::start(&worker, &incoming);
-    match connect_upstream(&worker, &incoming, &mut passing).await {
-        Ok((onward, idle)) => {
+    let mut log = ConnectionLog::start(&worker, &incoming);
+    match connect_upstream(&worker, &incoming, &mut log).await {
+        Ok((upstream, idle)) => {
             let client = incoming.stream;
-            let ended = relay::relay_connections(client, onward.conn.stream, idle, &passing).await;
-            passing.record_end(ended);
+            let ended = relay::relay_connections(client, upstream.conn.stream, idle, &log).await;
+            log.record_end(ended);
         }
         Err(fault) => {
-            passing.record_fault(fault);
+            log.record_fault(fault);
             if fault == Fault::NotTls
                 && let Some(answer) = client_hello::plain_http_response(&incoming.stream).await
             {
                 log_plain_http(&worker, &incoming);
                 return client_hello::respond_and_close(&incoming.stream, &answer).await;
             }
-            reject_connection(incoming, fault, passing.sends_alerts());
+            reject_connection(incoming, fault, log.sends_alerts());
         }
     }
 }
@@ -80,7 +80,7 @@ pub(crate) async fn serve_connection(incoming: StreamConnection) {
 async fn connect_upstream(
     worker: &Rc<Worker>,
     incoming: &StreamConnection,
-    passing: &mut ConnectionLog,
+    log: &mut ConnectionLog,
 ) -> Result<(L4UpstreamConn, Option<std::time::Duration>), Fault> {
     let number = incoming.listener();
     let hello = if starts_with_tls(&worker.view(), number)? {
@@ -88,17 +88,17 @@ async fn connect_upstream(
     } else {
         None
     };
-    passing.record_hello(hello.as_ref());
+    log.record_hello(hello.as_ref());
     let found = {
         // The configuration of the instant at which the SNI is known.
         let view = worker.view();
-        find_destination(worker, &view, number, hello.as_ref(), passing)?
+        find_destination(worker, &view, number, hello.as_ref(), log)?
     };
     if found.listener.protocol == Protocol::Tls {
         terminate_tls(incoming, &found.listener).await?;
     }
-    let onward = connect_endpoint(worker, incoming, &found, passing).await?;
-    Ok((onward, found.route.idle))
+    let upstream = connect_endpoint(worker, incoming, &found, log).await?;
+    Ok((upstream, found.route.idle))
 }
 
 /// Returns whether connections of the engine's listener begin with TLS.
@@ -114,7 +114,7 @@ fn find_destination(
     view: &View,
     number: u32,
     hello: Option<&Hello>,
-    passing: &mut ConnectionLog,
+    log: &mut ConnectionLog,
 ) -> Result<L4Destination, Fault> {
     let address = view.address(number).ok_or(Fault::NoListener)?;
     let name = hello.and_then(|hello| hello.server_name.as_deref());
@@ -123,17 +123,17 @@ fn find_destination(
         .addresses()
         .select_listener(address, name.unwrap_or_default());
     if is_passthrough(view, address, id) {
-        passing.set_passthrough();
+        log.set_passthrough();
     }
     let id = id.ok_or(Fault::NoListener)?;
     let listener = view.table.listener(id);
     // The listener's protocol may have changed since the connection was accepted.
-    let fits = match listener.protocol {
+    let matches = match listener.protocol {
         Protocol::Tcp => hello.is_none(),
         Protocol::Tls | Protocol::TlsPassthrough => hello.is_some(),
         Protocol::Http | Protocol::H2c | Protocol::Https | Protocol::Udp => false,
     };
-    if !fits {
+    if !matches {
         return Err(Fault::NoListener);
     }
     let route = view.table.find_stream(id, name).ok_or(Fault::NoRoute)?;
@@ -143,7 +143,7 @@ fn find_destination(
         return Err(Fault::BrokenBackend);
     }
     let plan = view.streams.get(&route.name).ok_or(Fault::NoRoute)?;
-    passing.set_route(route, plan);
+    log.set_route(route, plan);
     let upstream = plan.pick_upstream(|weight| worker.cx.random() % weight)?;
     Ok(L4Destination {
         listener: Arc::clone(listener),
@@ -192,51 +192,51 @@ async fn connect_endpoint(
     worker: &Rc<Worker>,
     incoming: &StreamConnection,
     found: &L4Destination,
-    passing: &mut ConnectionLog,
+    log: &mut ConnectionLog,
 ) -> Result<L4UpstreamConn, Fault> {
-    let local = worker.pool(&found.upstream);
-    let admitted = local.admit_request()?;
-    local.wait_until_resolved(local.connect_timeout()).await;
-    let key = local
+    let pool = worker.pool(&found.upstream);
+    let admitted = pool.admit_request()?;
+    pool.wait_until_resolved(pool.connect_timeout()).await;
+    let key = pool
         .with_hash_key(|key| hash_source(key, incoming.remote()))
         .flatten();
-    let greeting = local.proxy_header(|| proxy_addresses(incoming));
+    let proxy_header = pool.proxy_header(|| proxy_addresses(incoming));
     let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
     let mut last = None;
     let failing_until = worker
         .cx
         .now()
-        .after(local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS);
+        .after(pool.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS);
     loop {
-        let chosen = match (local.select(&tried, key, AffinityHint::None), last) {
-            (Ok(chosen), None) => chosen,
-            (Ok(chosen), Some(fault)) if is_among(&tried, &chosen.endpoint) => return Err(fault),
-            (Ok(chosen), Some(fault)) => {
+        let selected = match (pool.select(&tried, key, AffinityHint::None), last) {
+            (Ok(selected), None) => selected,
+            (Ok(selected), Some(fault)) if is_among(&tried, &selected.endpoint) => return Err(fault),
+            (Ok(selected), Some(fault)) => {
                 worker.counters.count_fault(fault);
-                chosen
+                selected
             }
             (Err(fault), last) => return Err(last.unwrap_or(fault)),
         };
-        let end = Rc::clone(&chosen.endpoint);
-        let begun = worker.cx.now();
-        let opened = local
-            .open_dedicated(&end, DedicatedUse::Bytes, &greeting, local.connect_timeout())
+        let end = Rc::clone(&selected.endpoint);
+        let started_at = worker.cx.now();
+        let opened = pool
+            .open_dedicated(&end, DedicatedUse::Bytes, &proxy_header, pool.connect_timeout())
             .await;
-        let span = worker.cx.now().since(begun);
-        passing.record_attempt(&local.upstream.name, &end, span);
+        let span = worker.cx.now().since(started_at);
+        log.record_attempt(&pool.upstream.name, &end, span);
         match opened {
-            Ok(link) => {
-                local.record_latency(&end, span);
-                local.record_outcome(&end, RequestOutcome::Success);
+            Ok(conn) => {
+                pool.record_latency(&end, span);
+                pool.record_outcome(&end, RequestOutcome::Success);
                 return Ok(L4UpstreamConn {
-                    conn: link,
-                    _endpoint: chosen,
+                    conn,
+                    _endpoint: selected,
                     _permit: admitted,
                 });
             }
             Err(fault) => {
                 tried.push(end);
-                record_failure(&local, &tried, fault);
+                record_failure(&pool, &tried, fault);
                 let fails_over = fault.is_connect_failure() && worker.cx.now() < failing_until;
                 let may_retry = fault.retryable() == Retryable::Always && tried.len() < limits::STREAM_TRIES;
                 if !(fails_over || may_retry) {
@@ -249,9 +249,9 @@ async fn connect_endpoint(
 }
 
 /// Records the failure of the last attempt.
-fn record_failure(local: &UpstreamPool, tried: &[Rc<PoolEndpoint>], fault: Fault) {
+fn record_failure(pool: &UpstreamPool, tried: &[Rc<PoolEndpoint>], fault: Fault) {
     if let (FaultSide::Upstream, Some(end)) = (fault.side(), tried.last()) {
-        local.record_outcome(end, RequestOutcome::Failure);
+        pool.record_outcome(end, RequestOutcome::Failure);
     }
 }
 

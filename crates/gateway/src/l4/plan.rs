@@ -53,14 +53,17 @@ impl StreamPlan {
         }
     }
 
-    /// Selects an upstream by weight; `draw` returns a number below the sum of weights.
-    pub(super) fn pick_upstream(&self, draw: impl FnOnce(u64) -> u64) -> Result<&Arc<UpstreamState>, Fault> {
+    /// Selects an upstream by weight; `random` returns a number below the sum of weights.
+    pub(super) fn pick_upstream(
+        &self,
+        random: impl FnOnce(u64) -> u64,
+    ) -> Result<&Arc<UpstreamState>, Fault> {
         if self.weight == 0 {
             return Err(Fault::NoBackend);
         }
-        let number = draw(self.weight);
-        let found = self.backends.iter().find(|(until, _)| number < *until);
-        let (_, upstream) = found.ok_or(Fault::NoBackend)?;
+        let number = random(self.weight);
+        let entry = self.backends.iter().find(|(until, _)| number < *until);
+        let (_, upstream) = entry.ok_or(Fault::NoBackend)?;
         upstream.as_ref().ok_or(Fault::BrokenBackend)
     }
 }

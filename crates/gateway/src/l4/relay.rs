@@ -50,7 +50,7 @@ pub(super) async fn relay_connections(
     client: Stream,
     upstream: Stream,
     idle: Option<Duration>,
-    passing: &ConnectionLog,
+    log: &ConnectionLog,
 ) -> ConnectionEnd {
     let (mut up, mut down) = (Direction::Open, Direction::Open);
     let mut first = None;
@@ -58,15 +58,15 @@ pub(super) async fn relay_connections(
     for stream in [&client, &upstream] {
         stream.set_deadline(None);
     }
-    let mut silence = idle.map(|idle| IdleTimer::new(client.cx(), idle));
+    let mut idle_timer = idle.map(|idle| IdleTimer::new(client.cx(), idle));
     let mut is_resting = false;
     let ended = poll_fn(|context| {
-        let moved = passing.bytes_moved();
+        let bytes_moved = log.bytes_moved();
         poll_direction(&client, &upstream, &mut up, context, |count| {
-            passing.count_received(count)
+            log.count_received(count)
         });
         poll_direction(&upstream, &client, &mut down, context, |count| {
-            passing.count_sent(count)
+            log.count_sent(count)
         });
         first = first.or(match (up, down) {
             (Direction::Open, Direction::Open) => None,
@@ -84,15 +84,15 @@ pub(super) async fn relay_connections(
             _ => {}
         }
         // A side that accepts no more bytes may have sent some before: an early response, then a close.
-        let broken = |way| matches!(way, Direction::Resetting | Direction::Refused);
-        if !is_resting && (broken(up) || broken(down)) {
+        let is_broken = |direction| matches!(direction, Direction::Resetting | Direction::Refused);
+        if !is_resting && (is_broken(up) || is_broken(down)) {
             is_resting = true;
             let rest = idle.map_or(STREAM_REST, |idle| idle.min(STREAM_REST));
-            silence = Some(IdleTimer::new(client.cx(), rest));
+            idle_timer = Some(IdleTimer::new(client.cx(), rest));
         }
-        let moved = passing.bytes_moved() != moved;
-        match &mut silence {
-            Some(silence) => silence.poll(moved, context).map(|()| match (up, down) {
+        let bytes_moved = log.bytes_moved() != bytes_moved;
+        match &mut idle_timer {
+            Some(idle_timer) => idle_timer.poll(bytes_moved, context).map(|()| match (up, down) {
                 (Direction::Refused, _) | (_, Direction::Resetting) => ConnectionEnd::UpstreamReset,
                 (Direction::Resetting, _) | (_, Direction::Refused) => ConnectionEnd::ClientReset,
                 _ => ConnectionEnd::Idle,
@@ -111,34 +111,34 @@ pub(super) async fn relay_connections(
 /// The idle timeout of both directions together.
 struct IdleTimer {
     cx: Cx,
-    most: Duration,
-    since: Time,
+    max: Duration,
+    idle_since: Time,
     sleep: Sleep,
 }
 
 impl IdleTimer {
-    fn new(cx: &Cx, most: Duration) -> IdleTimer {
+    fn new(cx: &Cx, max: Duration) -> IdleTimer {
         IdleTimer {
             cx: cx.clone(),
-            most,
-            since: cx.now(),
-            sleep: cx.sleep(most),
+            max,
+            idle_since: cx.now(),
+            sleep: cx.sleep(max),
         }
     }
 
-    /// Ready when the timeout has expired. `moved`: bytes were just moved; the timer is not reset for that but checks when it fires.
-    fn poll(&mut self, moved: bool, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready when the timeout has expired. `bytes_moved`: bytes were just moved; the timer is not reset for that but checks when it fires.
+    fn poll(&mut self, bytes_moved: bool, context: &mut Context<'_>) -> Poll<()> {
         let now = self.cx.now();
-        if moved {
-            self.since = now;
+        if bytes_moved {
+            self.idle_since = now;
         }
         loop {
             ready!(Pin::new(&mut self.sleep).poll(context));
-            let left = self.most.saturating_sub(now.since(self.since));
-            if left.is_zero() {
+            let remaining = self.max.saturating_sub(now.since(self.idle_since));
+            if remaining.is_zero() {
                 return Poll::Ready(());
             }
-            self.sleep = self.cx.sleep(left);
+            self.sleep = self.cx.sleep(remaining);
         }
     }
 }
@@ -147,12 +147,12 @@ impl IdleTimer {
 fn poll_direction(
     from: &Stream,
     to: &Stream,
-    way: &mut Direction,
+    direction: &mut Direction,
     context: &mut Context<'_>,
     mut count: impl FnMut(usize),
 ) {
     loop {
-        let next = match *way {
+        let next = match *direction {
             Direction::Open => poll_bytes(from, to, context, &mut count),
             Direction::Flushing => to.poll_shutdown(context).map(|sent| match sent {
                 Ok(()) => Direction::Closed,
@@ -162,7 +162,7 @@ fn poll_direction(
             Direction::Closed | Direction::Reset | Direction::Refused => return,
         };
         match next {
-            Poll::Ready(next) => *way = next,
+            Poll::Ready(next) => *direction = next,
             Poll::Pending => return,
         }
     }
@@ -192,7 +192,7 @@ fn poll_bytes(
             // An end without a TLS close_notify may be a truncation attack.
             Ok(0) if from.was_cut() => return Poll::Ready(Direction::Resetting),
             Ok(0) => return Poll::Ready(Direction::Flushing),
-            Ok(moved) => count(moved),
+            Ok(bytes) => count(bytes),
         }
     }
 }

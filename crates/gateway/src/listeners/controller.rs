@@ -55,14 +55,14 @@ impl ListenerController {
             let mut binding = engine.bind(addr, options);
             if binding.is_err() {
                 // Listeners that this change closes may block it: `0.0.0.0:80` blocks a new `127.0.0.1:80`.
-                let in_the_way = self.addresses.closing(next).into_iter();
-                let in_the_way =
-                    in_the_way.filter(|(_, gone)| overlaps(gone, addr) && !closed.contains(gone));
-                let in_the_way: Vec<_> = in_the_way.collect();
-                if !in_the_way.is_empty() {
-                    in_the_way.iter().for_each(|(number, _)| engine.close(*number));
+                let blocking = self.addresses.closing(next).into_iter();
+                let blocking =
+                    blocking.filter(|(_, closing)| overlaps(closing, addr) && !closed.contains(closing));
+                let blocking: Vec<_> = blocking.collect();
+                if !blocking.is_empty() {
+                    blocking.iter().for_each(|(number, _)| engine.close(*number));
                     binding = engine.bind(addr, options);
-                    closed.extend(in_the_way.into_iter().map(|(_, addr)| addr));
+                    closed.extend(blocking.into_iter().map(|(_, addr)| addr));
                 }
             }
             match binding {
@@ -88,16 +88,16 @@ impl ListenerController {
 
     /// Closes removed listeners, switches the handling of connections, and opens new listeners or starts bound ones. Returns the listeners
     /// that could not be opened.
-    pub(crate) fn apply(&mut self, followed: &AppliedListeners, bound: Bindings) -> Vec<Problem> {
+    pub(crate) fn apply(&mut self, applied: &AppliedListeners, bound: Bindings) -> Vec<Problem> {
         let Some((engine, options)) = &self.engine else {
-            followed
+            applied
                 .changed
                 .iter()
                 .for_each(|number| self.addresses.switch_protocol(*number));
             if std::mem::replace(&mut self.has_started, true) {
                 self.has_failed = true;
-                self.failed.extend(&followed.closed);
-                followed
+                self.failed.extend(&applied.closed);
+                applied
                     .opened
                     .iter()
                     .for_each(|(number, ..)| self.addresses.release_number(*number));
@@ -105,16 +105,16 @@ impl ListenerController {
             return Vec::new();
         };
         // First: a removed listener may block the address of a new one.
-        for number in &followed.closed {
+        for number in &applied.closed {
             engine.close(*number);
         }
-        followed
+        applied
             .changed
             .iter()
             .for_each(|number| self.addresses.switch_protocol(*number));
         let mut problems = Vec::new();
         let mut bound = bound.into_iter();
-        for (number, addr, listener) in &followed.opened {
+        for (number, addr, listener) in &applied.opened {
             let opened = match bound.next().flatten() {
                 Some(bound) => engine.start(*number, bound),
                 None => engine.open(*number, addr, options),
@@ -147,12 +147,12 @@ fn open_problem(listener: &Name, error: &EngineError) -> Problem {
 }
 
 /// Returns whether a listener at one address may block another.
-fn overlaps(one: &Addr, other: &Addr) -> bool {
-    match (one, other) {
-        (Addr::Inet(one), Addr::Inet(other)) => {
-            let any = one.ip().is_unspecified() || other.ip().is_unspecified();
-            one.port() == other.port() && (any || one.ip() == other.ip())
+fn overlaps(a: &Addr, b: &Addr) -> bool {
+    match (a, b) {
+        (Addr::Inet(a), Addr::Inet(b)) => {
+            let any = a.ip().is_unspecified() || b.ip().is_unspecified();
+            a.port() == b.port() && (any || a.ip() == b.ip())
         }
-        _ => one == other,
+        _ => a == b,
     }
 }

@@ -120,7 +120,9 @@ enum TlsChange {
 impl NextListeners {
     /// Returns the new addresses, each with the name of one of its listeners.
     pub(crate) fn opened(&self) -> impl Iterator<Item = (&Addr, &Name)> {
-        self.opened.iter().map(|it| (&it.address.addr, &it.listener))
+        self.opened
+            .iter()
+            .map(|listener| (&listener.address.addr, &listener.listener))
     }
 }
 
@@ -135,8 +137,8 @@ impl ListenAddresses {
     /// Builds the listeners that a table requires; a part that cannot be built is reported as a problem and stays as it was. Changes
     /// nothing. `now` is the time since the Unix epoch.
     pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextListeners {
-        let mut places = wanted_addresses(table);
-        let mut taken = vec![false; self.all.len()];
+        let mut wanted = wanted_addresses(table);
+        let mut matched = vec![false; self.all.len()];
         let mut next = NextListeners {
             retained: Vec::new(),
             opened: Vec::new(),
@@ -144,24 +146,24 @@ impl ListenAddresses {
         };
         // Port 0 may occur several times: each is an address of its own, matched in order, those of the same kind first.
         for same_kind in [true, false] {
-            for (number, front) in self.all.iter().enumerate() {
-                let Some(front) = front.as_ref().filter(|_| !taken[number]) else {
+            for (number, address) in self.all.iter().enumerate() {
+                let Some(address) = address.as_ref().filter(|_| !matched[number]) else {
                     continue;
                 };
-                let found = places.iter().position(|place| {
-                    *place.addr == front.addr && (!same_kind || place.wanted.kind == front.protocols.kind)
+                let found = wanted.iter().position(|place| {
+                    *place.addr == address.addr && (!same_kind || place.wanted.kind == address.protocols.kind)
                 });
-                if let Some(place) = found.map(|found| places.remove(found)) {
-                    taken[number] = true;
-                    let kept = front.prepare(number, table.config(), &place, now, &mut next.problems);
-                    next.retained.push(kept);
+                if let Some(place) = found.map(|found| wanted.remove(found)) {
+                    matched[number] = true;
+                    let retained = address.prepare(number, table.config(), &place, now, &mut next.problems);
+                    next.retained.push(retained);
                 }
             }
         }
-        for place in places {
-            if let Some(front) = ListenAddress::open(table.config(), &place, now, &mut next.problems) {
+        for place in wanted {
+            if let Some(address) = ListenAddress::open(table.config(), &place, now, &mut next.problems) {
                 next.opened.push(NewListener {
-                    address: front,
+                    address,
                     id: place.id,
                     listener: Arc::clone(&place.listeners[0].name),
                 });
@@ -174,67 +176,72 @@ impl ListenAddresses {
     /// [`ListenAddresses::switch_protocol`].
     pub(crate) fn apply(&mut self, next: NextListeners) -> AppliedListeners {
         let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
-        let mut followed = AppliedListeners {
+        let mut applied = AppliedListeners {
             ids: Arc::default(),
             problems: next.problems,
             changed: Vec::new(),
             opened: Vec::new(),
             closed: Vec::new(),
         };
-        for kept in next.retained {
-            let number = kept.number;
-            ids[number] = Some(kept.id);
-            if self.all[number].as_mut().is_some_and(|front| front.apply(kept)) {
-                followed.changed.push(number as u32);
+        for retained in next.retained {
+            let number = retained.number;
+            ids[number] = Some(retained.id);
+            if self.all[number]
+                .as_mut()
+                .is_some_and(|address| address.apply(retained))
+            {
+                applied.changed.push(number as u32);
             }
         }
-        followed.changed.sort_unstable();
+        applied.changed.sort_unstable();
         for number in (0..ids.len()).filter(|number| ids[*number].is_none()) {
-            if let Some(front) = self.all[number].take() {
-                front.add_handshakes(&mut self.closed_handshakes);
-                followed.closed.push(number as u32);
+            if let Some(address) = self.all[number].take() {
+                address.add_handshakes(&mut self.closed_handshakes);
+                applied.closed.push(number as u32);
             }
         }
         for NewListener {
-            address: front,
+            address,
             id,
             listener,
         } in next.opened
         {
-            let addr = front.addr.clone();
-            front.log_warnings();
-            let number = self.insert(front);
+            let addr = address.addr.clone();
+            address.log_warnings();
+            let number = self.insert(address);
             ids.resize(self.all.len(), None);
             ids[number as usize] = Some(id);
-            followed.changed.push(number);
-            followed.opened.push((number, addr, listener));
+            applied.changed.push(number);
+            applied.opened.push((number, addr, listener));
         }
-        followed.ids = ids.into();
-        followed
+        applied.ids = ids.into();
+        applied
     }
 
     /// Returns the listeners that prepared changes close.
     pub(crate) fn closing(&self, next: &NextListeners) -> Vec<(u32, Addr)> {
         let all = self.all.iter().enumerate();
-        let gone = all.filter(|(number, _)| next.retained.iter().all(|kept| kept.number != *number));
-        gone.filter_map(|(number, front)| Some((number as u32, front.as_ref()?.addr.clone())))
+        let closed =
+            all.filter(|(number, _)| next.retained.iter().all(|retained| retained.number != *number));
+        closed
+            .filter_map(|(number, address)| Some((number as u32, address.as_ref()?.addr.clone())))
             .collect()
     }
 
-    fn insert(&mut self, front: ListenAddress) -> u32 {
+    fn insert(&mut self, address: ListenAddress) -> u32 {
         let number = self.unused.pop().unwrap_or(self.all.len() as u32);
         let index = number as usize;
         if index == self.all.len() {
             self.all.push(None);
         }
-        self.all[index] = Some(front);
+        self.all[index] = Some(address);
         number
     }
 
     /// Switches new connections to the handling that the last table requires.
     pub(crate) fn switch_protocol(&self, number: u32) {
-        if let Some(Some(front)) = self.all.get(number as usize) {
-            self.protocols.set(number, build_protocol(front));
+        if let Some(Some(address)) = self.all.get(number as usize) {
+            self.protocols.set(number, build_protocol(address));
         }
     }
 
@@ -247,14 +254,14 @@ impl ListenAddresses {
 
     /// Returns the addresses of a table that are not listened on. `ids` must be those of that table.
     pub(crate) fn unbound_addrs<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<Addr> {
-        let heard = |id: AddressId| {
+        let is_open = |id: AddressId| {
             let mut all = self.all.iter().zip(ids.iter());
-            all.any(|(front, found)| front.is_some() && *found == Some(id))
+            all.any(|(address, found)| address.is_some() && *found == Some(id))
         };
-        let unheard = wanted_addresses(table)
+        let unbound = wanted_addresses(table)
             .into_iter()
-            .filter(|place| !heard(place.id));
-        unheard.map(|place| place.addr.clone()).collect()
+            .filter(|place| !is_open(place.id));
+        unbound.map(|place| place.addr.clone()).collect()
     }
 
     /// Returns the addresses of a table with their listeners. `ids` must be those of that table.
@@ -283,7 +290,7 @@ impl ListenAddresses {
         self.all
             .iter()
             .flatten()
-            .map(|front| front.addr.clone())
+            .map(|address| address.addr.clone())
             .collect()
     }
 
@@ -295,8 +302,8 @@ impl ListenAddresses {
     /// Returns the handshake counts of every listener, closed ones included.
     pub(crate) fn handshake_counts(&self) -> HandshakeCounts {
         let mut sum = self.closed_handshakes;
-        for front in self.all.iter().flatten() {
-            front.add_handshakes(&mut sum);
+        for address in self.all.iter().flatten() {
+            address.add_handshakes(&mut sum);
         }
         sum
     }
@@ -311,13 +318,13 @@ impl ListenAddress {
         problems: &mut Vec<Problem>,
     ) -> Option<ListenAddress> {
         let mut open = |protocol| AddressTls::open(config, &listeners_with(place, protocol), now, problems);
-        let front = ListenAddress {
+        let address = ListenAddress {
             addr: place.addr.clone(),
             protocols: place.wanted.clone(),
             https: open(Protocol::Https),
             tls: open(Protocol::Tls),
         };
-        (front.protocols.kind != AddressProtocol::Https || front.https.is_some()).then_some(front)
+        (address.protocols.kind != AddressProtocol::Https || address.https.is_some()).then_some(address)
     }
 
     fn prepare(
@@ -351,9 +358,9 @@ impl ListenAddress {
     }
 
     /// Applies a prepared change. Returns whether the handling of connections changes.
-    fn apply(&mut self, kept: RetainedListener) -> bool {
-        let mut changed = self.protocols != kept.protocols;
-        for (change, tls) in [(kept.https, &mut self.https), (kept.tls, &mut self.tls)] {
+    fn apply(&mut self, retained: RetainedListener) -> bool {
+        let mut changed = self.protocols != retained.protocols;
+        for (change, tls) in [(retained.https, &mut self.https), (retained.tls, &mut self.tls)] {
             match (change, tls) {
                 (TlsChange::Open(opened), tls) => {
                     opened.log_warnings();
@@ -364,7 +371,7 @@ impl ListenAddress {
                 (TlsChange::Reload(_) | TlsChange::None, _) => {}
             }
         }
-        self.protocols = kept.protocols;
+        self.protocols = retained.protocols;
         changed
     }
 
@@ -387,15 +394,18 @@ impl ListenAddress {
 
 /// Returns the listeners of an address with this protocol.
 fn listeners_with<'t>(place: &WantedAddress<'t>, protocol: Protocol) -> Vec<&'t Arc<Listener>> {
-    let listeners = place.listeners.iter().filter(|it| it.protocol == protocol);
+    let listeners = place
+        .listeners
+        .iter()
+        .filter(|listener| listener.protocol == protocol);
     listeners.copied().collect()
 }
 
 /// Returns the addresses with connections, not those of datagrams.
 fn wanted_addresses<P>(table: &Table<P>) -> Vec<WantedAddress<'_>> {
     let all = table.addresses().iter();
-    let places = all.filter_map(|(id, addr, _)| {
-        let listeners = table.addresses().listeners(id).map(|(_, it)| it);
+    let wanted = all.filter_map(|(id, addr, _)| {
+        let listeners = table.addresses().listeners(id).map(|(_, listener)| listener);
         let listeners: Vec<_> = listeners.collect();
         Some(WantedAddress {
             wanted: ProtocolSet::from_listeners(&listeners)?,
@@ -404,7 +414,7 @@ fn wanted_addresses<P>(table: &Table<P>) -> Vec<WantedAddress<'_>> {
             listeners,
         })
     });
-    places.collect()
+    wanted.collect()
 }
 
 /// Returns whether a listener refuses a client because of its certificate, or because it has none. The handshake demands less where
@@ -434,19 +444,24 @@ pub fn connection_limits(config: &Config) -> Limits {
         ..Limits::default()
     };
     // Behind proxies all clients share a few addresses.
-    let proxied = |it: &Arc<Listener>| !it.client_address.trusted.is_empty() || it.proxy_protocol.is_some();
+    let proxied = |listener: &Arc<Listener>| {
+        !listener.client_address.trusted.is_empty() || listener.proxy_protocol.is_some()
+    };
     match config.limits.per_address {
         PerAddressLimit::Automatic if listeners.iter().any(proxied) => limits.connections_per_address = None,
         PerAddressLimit::Automatic => {}
         PerAddressLimit::Off => limits.connections_per_address = None,
-        PerAddressLimit::AtMost(most) => limits.connections_per_address = Some(most),
+        PerAddressLimit::AtMost(limit) => limits.connections_per_address = Some(limit),
     }
-    let http: Vec<_> = listeners.iter().filter(|it| it.protocol.is_http()).collect();
+    let http: Vec<_> = listeners
+        .iter()
+        .filter(|listener| listener.protocol.is_http())
+        .collect();
     let Some(first) = http.first() else {
         return limits;
     };
     let mut widest = first.limits;
-    for other in http.iter().map(|it| &it.limits) {
+    for other in http.iter().map(|listener| &listener.limits) {
         widest.head_bytes = widest.head_bytes.max(other.head_bytes);
         widest.headers = widest.headers.max(other.headers);
         widest.head_timeout = widest.head_timeout.max(other.head_timeout);
@@ -454,7 +469,7 @@ pub fn connection_limits(config: &Config) -> Limits {
         widest.rate_bytes = widest.rate_bytes.min(other.rate_bytes);
         widest.requests_per_connection = match (widest.requests_per_connection, other.requests_per_connection)
         {
-            (Some(one), Some(two)) => Some(one.max(two)),
+            (Some(a), Some(b)) => Some(a.max(b)),
             _ => None,
         };
     }

@@ -10,7 +10,7 @@ use crate::l4;
 use crate::model::{Hostname, Listener, Network, Protocol, ProxyProtocol};
 use crate::table::host_specificity;
 
-/// The inputs of an entrance except TLS, which is reloaded by itself: equal inputs give equal entrances.
+/// The inputs of a [`ListenerProtocol`] except TLS, which is reloaded separately: equal inputs give equal protocols.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProtocolSet {
     pub(super) kind: AddressProtocol,
@@ -34,14 +34,16 @@ impl ProtocolSet {
     /// Returns the inputs for the listeners of an address. `None`: they have no connections.
     pub(super) fn from_listeners(listeners: &[&Arc<Listener>]) -> Option<ProtocolSet> {
         let first = listeners.first()?;
-        let has = |protocol| listeners.iter().any(|it| it.protocol == protocol);
+        let has_listener = |protocol| listeners.iter().any(|listener| listener.protocol == protocol);
         let kind = match first.protocol {
             Protocol::Udp => return None,
             Protocol::Http => AddressProtocol::Http,
             Protocol::H2c => AddressProtocol::H2c,
             Protocol::Tcp => AddressProtocol::Passthrough,
-            _ if !has(Protocol::Https) => AddressProtocol::Passthrough,
-            _ if has(Protocol::Tls) || has(Protocol::TlsPassthrough) => AddressProtocol::HttpsOrPassthrough,
+            _ if !has_listener(Protocol::Https) => AddressProtocol::Passthrough,
+            _ if has_listener(Protocol::Tls) || has_listener(Protocol::TlsPassthrough) => {
+                AddressProtocol::HttpsOrPassthrough
+            }
             _ => AddressProtocol::Https,
         };
         let hosts = listeners
@@ -50,19 +52,21 @@ impl ProtocolSet {
         Some(ProtocolSet {
             kind,
             proxy_protocol: first.proxy_protocol.clone(),
-            hosts: hosts.map(|it| (it.protocol, it.hostnames.clone())).collect(),
+            hosts: hosts
+                .map(|listener| (listener.protocol, listener.hostnames.clone()))
+                .collect(),
         })
     }
 }
 
-/// Builds the entrance of an address.
-pub(super) fn build_protocol(front: &ListenAddress) -> ListenerProtocol {
+/// Builds the listener protocol of an address.
+pub(super) fn build_protocol(address: &ListenAddress) -> ListenerProtocol {
     let pass = async |incoming: StreamConnection| l4::serve_connection(incoming).await;
-    let https = front.https.as_ref().map(|tls| &tls.acceptor);
-    let mut entrance = match (front.protocols.kind, https) {
+    let https = address.https.as_ref().map(|tls| &tls.acceptor);
+    let mut listener_protocol = match (address.protocols.kind, https) {
         (AddressProtocol::Https, Some(acceptor)) => ListenerProtocol::https(acceptor),
         (AddressProtocol::HttpsOrPassthrough, Some(acceptor)) => {
-            let hosts = Arc::clone(&front.protocols.hosts);
+            let hosts = Arc::clone(&address.protocols.hosts);
             ListenerProtocol::https_or_stream(
                 acceptor,
                 move |name| is_http_host(&hosts, name.unwrap_or_default()),
@@ -76,18 +80,18 @@ pub(super) fn build_protocol(front: &ListenAddress) -> ListenerProtocol {
             ListenerProtocol::stream(pass)
         }
     };
-    if let Some(tls) = &front.tls {
-        entrance = entrance.stream_tls(&tls.acceptor);
+    if let Some(tls) = &address.tls {
+        listener_protocol = listener_protocol.stream_tls(&tls.acceptor);
     }
-    if let Some(proxied) = &front.protocols.proxy_protocol {
+    if let Some(proxied) = &address.protocols.proxy_protocol {
         let from: Arc<[Network]> = proxied.from.clone().into();
         // Access to a Unix socket is controlled by its permissions.
         let trusts = move |peer: Option<IpAddr>| {
             peer.is_none_or(|peer| from.iter().any(|network| network.contains(peer)))
         };
-        entrance = entrance.proxy_protocol(trusts, proxied.timeout);
+        listener_protocol = listener_protocol.proxy_protocol(trusts, proxied.timeout);
     }
-    entrance
+    listener_protocol
 }
 
 /// Returns whether the host belongs to a listener of HTTP.
@@ -95,6 +99,6 @@ fn is_http_host(hosts: &[(Protocol, Vec<Hostname>)], name: &str) -> bool {
     let ranked = hosts
         .iter()
         .filter_map(|(protocol, hosts)| Some((host_specificity(hosts, name)?, *protocol)));
-    let most = ranked.max_by_key(|(rank, _)| *rank);
-    most.is_some_and(|(_, protocol)| protocol == Protocol::Https)
+    let best = ranked.max_by_key(|(rank, _)| *rank);
+    best.is_some_and(|(_, protocol)| protocol == Protocol::Https)
 }

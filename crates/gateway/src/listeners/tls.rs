@@ -25,7 +25,7 @@ struct AddressTlsInputs {
     certificates: Vec<Arc<Certificate>>,
     clients: Option<ClientDemands>,
     minimum: TlsVersion,
-    /// HTTP is spoken over this TLS.
+    /// The sessions carry HTTP.
     is_http: bool,
 }
 
@@ -38,20 +38,20 @@ impl AddressTls {
         problems: &mut Vec<Problem>,
     ) -> Option<AddressTls> {
         let first = listeners.first()?;
-        let mut made_of = AddressTlsInputs::collect(config, listeners)
+        let mut inputs = AddressTlsInputs::collect(config, listeners)
             .map_err(|problem| problems.push(problem))
             .ok()?;
-        let mut made = Acceptor::new(&made_of.server_settings(), now);
-        if made.is_err() {
+        let mut acceptor = Acceptor::new(&inputs.server_settings(), now);
+        if acceptor.is_err() {
             // An expired certificate must not disable the others.
-            made_of.certificates.retain(|certificate| {
-                let alone = AddressTlsInputs {
+            inputs.certificates.retain(|certificate| {
+                let single = AddressTlsInputs {
                     certificates: vec![Arc::clone(certificate)],
                     clients: None,
                     minimum: TlsVersion::Tls12,
-                    is_http: made_of.is_http,
+                    is_http: inputs.is_http,
                 };
-                let refused = Acceptor::new(&alone.server_settings(), now).err();
+                let refused = Acceptor::new(&single.server_settings(), now).err();
                 problems.extend(
                     refused
                         .iter()
@@ -59,14 +59,14 @@ impl AddressTls {
                 );
                 refused.is_none()
             });
-            if !made_of.certificates.is_empty() {
-                made = Acceptor::new(&made_of.server_settings(), now);
+            if !inputs.certificates.is_empty() {
+                acceptor = Acceptor::new(&inputs.server_settings(), now);
             }
         }
-        match made {
+        match acceptor {
             Ok(acceptor) => Some(AddressTls {
                 acceptor,
-                inputs: Mutex::new(made_of),
+                inputs: Mutex::new(inputs),
             }),
             Err(refused) => {
                 problems.push(tls_problem(&first.name, &refused, Consequence::Omitted));
@@ -83,22 +83,22 @@ impl AddressTls {
         now: Duration,
         problems: &mut Vec<Problem>,
     ) -> Option<PreparedTls> {
-        let made_of = AddressTlsInputs::collect(config, listeners).map_err(|problem| {
+        let inputs = AddressTlsInputs::collect(config, listeners).map_err(|problem| {
             problems.push(Problem {
                 consequence: Consequence::Unchanged,
                 ..problem
             });
         });
-        let made_of = made_of.ok()?;
-        if *self.lock_inputs() == made_of {
+        let inputs = inputs.ok()?;
+        if *self.lock_inputs() == inputs {
             return None;
         }
-        let prepared = self.acceptor.prepare(&made_of.server_settings(), now);
+        let prepared = self.acceptor.prepare(&inputs.server_settings(), now);
         let prepared = prepared.map_err(|refused| {
             problems.push(tls_problem(&listeners[0].name, &refused, Consequence::Unchanged))
         });
         Some(PreparedTls {
-            inputs: made_of,
+            inputs,
             prepared: prepared.ok()?,
         })
     }
@@ -161,22 +161,27 @@ impl AddressTlsInputs {
     /// several minimum versions the newest applies.
     fn collect(config: &Config, listeners: &[&Arc<Listener>]) -> Result<AddressTlsInputs, Problem> {
         // A client without SNI receives the certificate of the listener for all names.
-        let any = listeners.iter().filter(|it| it.hostnames.is_empty());
-        let named = listeners.iter().filter(|it| !it.hostnames.is_empty());
+        let any = listeners.iter().filter(|listener| listener.hostnames.is_empty());
+        let named = listeners.iter().filter(|listener| !listener.hostnames.is_empty());
         let mut certificates: Vec<Arc<Certificate>> = Vec::new();
-        for tls in any.chain(named).filter_map(|it| it.tls.as_ref()) {
+        for tls in any.chain(named).filter_map(|listener| listener.tls.as_ref()) {
             for name in &tls.certificates {
-                let found = config.certificates.iter().find(|it| it.name == *name);
-                let new = found.filter(|it| certificates.iter().all(|other| other.name != it.name));
+                let found = config
+                    .certificates
+                    .iter()
+                    .find(|certificate| certificate.name == *name);
+                let new = found.filter(|found| certificates.iter().all(|other| other.name != found.name));
                 certificates.extend(new.cloned());
             }
         }
-        let minimum = listeners.iter().filter_map(|it| Some(it.tls.as_ref()?.minimum));
+        let minimum = listeners
+            .iter()
+            .filter_map(|listener| Some(listener.tls.as_ref()?.minimum));
         Ok(AddressTlsInputs {
             certificates,
             clients: client_demands(config, listeners)?,
             minimum: minimum.max().unwrap_or_default(),
-            is_http: listeners.iter().any(|it| it.protocol.is_http()),
+            is_http: listeners.iter().any(|listener| listener.protocol.is_http()),
         })
     }
 
@@ -188,19 +193,19 @@ impl AddressTlsInputs {
         let client_certificates = match &self.clients {
             None => ClientCertificates::Off,
             Some((authorities, mode)) => {
-                let names: Vec<&str> = authorities.iter().map(|it| &*it.name).collect();
-                let together = Pem {
+                let names: Vec<&str> = authorities.iter().map(|set| &*set.name).collect();
+                let authorities_pem = Pem {
                     source: format!("authorities `{}`", names.join("`, `")),
                     bytes: authorities
                         .iter()
-                        .map(|it| &*it.pem)
+                        .map(|set| &*set.pem)
                         .collect::<Vec<_>>()
                         .join(&b'\n'),
                 };
                 match mode {
-                    ClientCertificateMode::Required => ClientCertificates::Required(together),
-                    ClientCertificateMode::Optional => ClientCertificates::Optional(together),
-                    ClientCertificateMode::Unchecked => ClientCertificates::Unchecked(together),
+                    ClientCertificateMode::Required => ClientCertificates::Required(authorities_pem),
+                    ClientCertificateMode::Optional => ClientCertificates::Optional(authorities_pem),
+                    ClientCertificateMode::Unchecked => ClientCertificates::Unchecked(authorities_pem),
                 }
             }
         };
@@ -225,14 +230,15 @@ impl AddressTlsInputs {
 type ClientDemands = (Vec<Arc<Authorities>>, ClientCertificateMode);
 
 /// Returns the demands of the handshake. Where listeners of an address differ, the handshake has their common demands, and the others are
-/// checked for each request ([`refuses_certificate`](super::rejects_certificate)).
+/// checked for each request ([`rejects_certificate`](super::rejects_certificate)).
 fn client_demands(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<ClientDemands>, Problem> {
-    let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
-    let asking: Vec<_> = listeners.iter().filter_map(asking).collect();
-    let Some((_, first)) = asking.first() else {
+    let with_clients =
+        |listener: &&Arc<Listener>| Some((listener.name.clone(), listener.tls.as_ref()?.clients.clone()?));
+    let with_clients: Vec<_> = listeners.iter().filter_map(with_clients).collect();
+    let Some((_, first)) = with_clients.first() else {
         return Ok(None);
     };
-    if let Some((name, _)) = asking
+    if let Some((name, _)) = with_clients
         .iter()
         .find(|(_, clients)| clients.authorities != first.authorities)
     {
@@ -245,19 +251,19 @@ fn client_demands(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Optio
             consequence: Consequence::Omitted,
         });
     }
-    let any = |mode| asking.iter().any(|(_, clients)| clients.mode == mode);
+    let any = |mode| with_clients.iter().any(|(_, clients)| clients.mode == mode);
     let mode = if any(ClientCertificateMode::Unchecked) {
         ClientCertificateMode::Unchecked
-    } else if any(ClientCertificateMode::Optional) || asking.len() < listeners.len() {
+    } else if any(ClientCertificateMode::Optional) || with_clients.len() < listeners.len() {
         ClientCertificateMode::Optional
     } else {
         ClientCertificateMode::Required
     };
-    let wanted = config
+    let authorities = config
         .authorities
         .iter()
-        .filter(|it| first.authorities.contains(&it.name));
-    Ok(Some((wanted.cloned().collect(), mode)))
+        .filter(|set| first.authorities.contains(&set.name));
+    Ok(Some((authorities.cloned().collect(), mode)))
 }
 
 fn parse_pem(name: &str, part: &str, bytes: &[u8]) -> Pem {

@@ -15,7 +15,7 @@ pub enum Action {
     Forward(Box<Forward>),
     /// Redirects them to another URL.
     Redirect(Redirect),
-    /// Answers them with a fixed response.
+    /// Responds with a fixed response.
     Respond(DirectResponse),
     /// Serves files of a directory.
     Files(Files),

@@ -82,7 +82,7 @@ impl ChannelTemplate {
     /// # Errors
     /// The text is empty, has unbalanced braces or an unknown placeholder. The message is `expected …, found …`.
     pub fn parse(text: &str) -> Result<ChannelTemplate, String> {
-        let wrong = || {
+        let invalid = || {
             Err(format!(
                 "expected a channel's name with `{{key}}`, `{{subject}}`, `{{2}}`, `{{2..}}` or `{{header:NAME}}` in it, found `{text}`"
             ))
@@ -90,19 +90,19 @@ impl ChannelTemplate {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, behind)) = rest.split_once('{') {
             let Some((name, after)) = behind.split_once('}') else {
-                return wrong();
+                return invalid();
             };
             if !before.is_empty() {
                 parts.push(Part::Text(before.into()));
             }
             let Some(part) = Part::parse(name) else {
-                return wrong();
+                return invalid();
             };
             parts.push(part);
             rest = after;
         }
         if rest.contains('}') || text.is_empty() {
-            return wrong();
+            return invalid();
         }
         if !rest.is_empty() {
             parts.push(Part::Text(rest.into()));

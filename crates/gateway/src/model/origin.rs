@@ -78,12 +78,12 @@ impl Origin {
             Origin::Any => true,
             Origin::Of { scheme, host, port } => {
                 let default = default_port(scheme);
-                let found = origin.port.or(default);
+                let origin_port = origin.port.or(default);
                 &**scheme == origin.scheme
                     && host.as_ref().is_none_or(|host| host.matches(&origin.host))
                     && match port {
-                        OriginPort::Default => found == default,
-                        OriginPort::Number(port) => found == Some(*port),
+                        OriginPort::Default => origin_port == default,
+                        OriginPort::Number(port) => origin_port == Some(*port),
                         OriginPort::Any => true,
                     }
             }

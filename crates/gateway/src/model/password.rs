@@ -24,14 +24,14 @@ enum HashAlgorithm {
 
 impl HashAlgorithm {
     fn of(text: &str) -> Option<HashAlgorithm> {
-        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
-        if begins(&["$2a$", "$2b$", "$2x$", "$2y$"]) {
+        let has_prefix = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
+        if has_prefix(&["$2a$", "$2b$", "$2x$", "$2y$"]) {
             return Some(HashAlgorithm::Bcrypt);
         }
-        if begins(&["$argon2id$", "$argon2i$", "$argon2d$"]) {
+        if has_prefix(&["$argon2id$", "$argon2i$", "$argon2d$"]) {
             return Some(HashAlgorithm::Argon2);
         }
-        begins(&["$5$", "$6$"]).then_some(HashAlgorithm::ShaCrypt)
+        has_prefix(&["$5$", "$6$"]).then_some(HashAlgorithm::ShaCrypt)
     }
 }
 
@@ -49,7 +49,7 @@ impl PasswordHash {
         };
         let kinds = "a hash by bcrypt, argon2 or SHA-crypt, such as `htpasswd -B` makes";
         let kind = HashAlgorithm::of(text).ok_or_else(|| fault(kinds.to_owned()))?;
-        let fits = match kind {
+        let is_valid = match kind {
             HashAlgorithm::Bcrypt => {
                 let parts: bcrypt::HashParts = text.parse().map_err(|_| fault(kinds.to_owned()))?;
                 parts.get_cost() <= limits::BCRYPT_COST
@@ -70,7 +70,7 @@ impl PasswordHash {
                 rounds(text).is_some_and(|rounds| rounds <= limits::SHA_CRYPT_ROUNDS)
             }
         };
-        if !fits {
+        if !is_valid {
             return Err(fault(format!(
                 "a hash that costs at most 2^{} rounds of bcrypt, {} MiB and {} passes of argon2, or {} rounds of SHA-crypt",
                 limits::BCRYPT_COST,

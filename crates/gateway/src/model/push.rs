@@ -126,8 +126,8 @@ impl PushProxy {
     /// Returns whether a query may have this header: it neither frames the message nor belongs to the connection.
     #[must_use]
     pub fn may_send(name: &HeaderName) -> bool {
-        let is = |other: &&str| name.as_str().eq_ignore_ascii_case(other);
-        !NEVER_SENT.iter().any(is)
+        let is_name = |other: &&str| name.as_str().eq_ignore_ascii_case(other);
+        !NEVER_SENT.iter().any(is_name)
     }
 
     fn proxy(&self) -> Proxy {

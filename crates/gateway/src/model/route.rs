@@ -85,7 +85,7 @@ impl Rule {
             )
         };
         let refuses = match &self.action {
-            Action::Respond(answer) => answer.status >= 400,
+            Action::Respond(response) => response.status >= 400,
             Action::Broken { .. } => true,
             _ => false,
         };

@@ -14,8 +14,8 @@ pub(crate) fn secret_params(config: &Config) -> Vec<Arc<str>> {
         match policy {
             Policy::ApiKeys(keys) => params.extend(keys.from.iter().filter_map(param)),
             Policy::Jwt(jwt) => {
-                let places = jwt.providers.iter().flat_map(|provider| &provider.from);
-                params.extend(places.filter_map(param));
+                let sources = jwt.providers.iter().flat_map(|provider| &provider.from);
+                params.extend(sources.filter_map(param));
             }
             _ => {}
         }
@@ -23,8 +23,8 @@ pub(crate) fn secret_params(config: &Config) -> Vec<Arc<str>> {
     params
 }
 
-fn param(place: &CredentialSource) -> Option<Arc<str>> {
-    match place {
+fn param(source: &CredentialSource) -> Option<Arc<str>> {
+    match source {
         CredentialSource::Query(name) => Some(Arc::clone(name)),
         CredentialSource::Header(_) | CredentialSource::Cookie(_) => None,
     }

@@ -27,10 +27,10 @@ impl TextError {
         while !found.is_char_boundary(end) {
             end -= 1;
         }
-        let dots = if end < found.len() { "…" } else { "" };
+        let ellipsis = if end < found.len() { "…" } else { "" };
         TextError {
             expected: expected.into(),
-            found: format!("`{}{dots}`", found[..end].escape_debug()),
+            found: format!("`{}{ellipsis}`", found[..end].escape_debug()),
         }
     }
 }
@@ -212,8 +212,8 @@ impl MethodName {
     /// # Errors
     /// It is empty, longer than 32 bytes, not a token, or has lower-case letters, which no method in use has.
     pub fn parse(text: &str) -> Result<MethodName, TextError> {
-        let well = |byte: u8| is_token_byte(byte) && !byte.is_ascii_lowercase();
-        if text.is_empty() || text.len() > 32 || !text.bytes().all(well) {
+        let is_valid = |byte: u8| is_token_byte(byte) && !byte.is_ascii_lowercase();
+        if text.is_empty() || text.len() > 32 || !text.bytes().all(is_valid) {
             return Err(TextError::new("a method in capital letters, such as GET", text));
         }
         Ok(MethodName(text.into()))
@@ -258,17 +258,17 @@ impl Pattern {
         };
         let fault = |error: &regex::Error| {
             if let regex::Error::CompiledTooBig(_) = error {
-                let most = limits::PATTERN_COMPILED_BYTES / 1024;
+                let max_kib = limits::PATTERN_COMPILED_BYTES / 1024;
                 let expected = format!(
-                    "an expression of at most {most} KiB once compiled (repeat less, and smaller classes: `[0-9]` for `\\d`, \
+                    "an expression of at most {max_kib} KiB once compiled (repeat less, and smaller classes: `[0-9]` for `\\d`, \
                      `[0-9A-Za-z_]` for `\\w`)"
                 );
                 return TextError::new(expected, text);
             }
-            let why = error.to_string();
-            let why = why.trim_end().lines().last().unwrap_or_default();
+            let reason = error.to_string();
+            let reason = reason.trim_end().lines().last().unwrap_or_default();
             TextError::new(
-                format!("an expression ({})", why.trim_start_matches("error: ")),
+                format!("an expression ({})", reason.trim_start_matches("error: ")),
                 text,
             )
         };
@@ -335,8 +335,8 @@ impl Network {
             None => width,
         };
         let network = Network { address, bits };
-        let spare = u32::from(width.checked_sub(bits).ok_or_else(fault)?);
-        if number(address) & !mask(spare) != 0 {
+        let host_bits = u32::from(width.checked_sub(bits).ok_or_else(fault)?);
+        if number(address) & !mask(host_bits) != 0 {
             return Err(TextError::new("a network whose other bits are zero", text));
         }
         Ok(network)
@@ -373,9 +373,9 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// Returns a mask without the lowest `spare` bits.
-fn mask(spare: u32) -> u128 {
-    u128::MAX.checked_shl(spare).unwrap_or(0)
+/// Returns a mask without the lowest `host_bits` bits.
+fn mask(host_bits: u32) -> u128 {
+    u128::MAX.checked_shl(host_bits).unwrap_or(0)
 }
 
 impl fmt::Display for Network {

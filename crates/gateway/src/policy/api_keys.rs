@@ -28,7 +28,7 @@ impl ApiKeyAuth {
         if policy.hide {
             names
                 .hidden
-                .extend(policy.from.iter().filter_map(|place| match place {
+                .extend(policy.from.iter().filter_map(|source| match source {
                     CredentialSource::Header(name) => Some(name.clone()),
                     CredentialSource::Query(_) | CredentialSource::Cookie(_) => None,
                 }));
@@ -48,19 +48,25 @@ impl ApiKeyAuth {
 
     pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         let refuse = |fault| Refusal::with_challenge(fault, CHALLENGE);
-        let mut shown = self.policy.from.iter().filter_map(|place| credential(place, at));
-        let shown = shown.next().ok_or_else(|| refuse(Fault::CredentialsMissing))?;
-        if shown.len() > limits::CREDENTIAL_BYTES {
+        let mut credentials = self
+            .policy
+            .from
+            .iter()
+            .filter_map(|source| credential(source, at));
+        let credentials = credentials
+            .next()
+            .ok_or_else(|| refuse(Fault::CredentialsMissing))?;
+        if credentials.len() > limits::CREDENTIAL_BYTES {
             return Err(refuse(Fault::CredentialsWrong));
         }
-        let shown = digest(&SHA256, &shown);
+        let credentials = digest(&SHA256, &credentials);
         // The time of the search depends on digests, which clients cannot choose.
-        let found = self
+        let entry = self
             .keys
-            .binary_search_by(|key| key.digest[..].cmp(shown.as_ref()));
-        let key = found.ok().map(|index| &self.keys[index]);
-        let same = |key: &&ApiKey| verify_slices_are_equal(&key.digest, shown.as_ref()).is_ok();
-        let Some(key) = key.filter(same) else {
+            .binary_search_by(|key| key.digest[..].cmp(credentials.as_ref()));
+        let key = entry.ok().map(|index| &self.keys[index]);
+        let matches = |key: &&ApiKey| verify_slices_are_equal(&key.digest, credentials.as_ref()).is_ok();
+        let Some(key) = key.filter(matches) else {
             return Err(refuse(Fault::CredentialsWrong));
         };
         cleared.set_identity(&key.consumer);
@@ -72,8 +78,8 @@ impl ApiKeyAuth {
 }
 
 /// Returns a request's value at a place, if it has exactly one there.
-pub(super) fn credential<'r>(place: &CredentialSource, at: &PolicyInput<'_, 'r>) -> Option<Cow<'r, [u8]>> {
-    match place {
+pub(super) fn credential<'r>(source: &CredentialSource, at: &PolicyInput<'_, 'r>) -> Option<Cow<'r, [u8]>> {
+    match source {
         CredentialSource::Header(name) => {
             let mut values = at.req.head().fields.all(name.as_str());
             let value = values.next().filter(|_| values.next().is_none())?;

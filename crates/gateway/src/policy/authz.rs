@@ -1,8 +1,8 @@
 //! A service that decides over HTTP whether a request is allowed (Envoy's `ext_authz`, nginx's `auth_request`, `forwardAuth`).
 //!
 //! The decision of one request says nothing about another one, and neither does its failure: there is no state between
-//! requests that a client could change for others. A 5xx, a broken response and a timeout fail the request whose question
-//! caused them. A service that accepts no connections is the business of its upstream's health, as with any upstream.
+//! requests that a client could change for others. A 5xx, a broken response and a timeout fail only the request whose query caused them. A
+//! service that accepts no connections is the business of its upstream's health, as with any upstream.
 //!
 //! `on_failure: allow` applies to the failures of the service alone. It never applies to the gateway's own limits (a full
 //! pool, no descriptors), which clients can fill, to an endpoint that is ejected or fails its health check, which is queried
@@ -72,7 +72,7 @@ impl ExternalAuthz {
         let called = with_timeout(&at.worker.cx, guard, self.query_service(at, cleared)).await;
         match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {
             Ok(response) if self.policy.allowed.contains(response.status) => self.admit(&response, cleared),
-            // With its status the client would take the refusal for a success.
+            // A client would take a refusal with this status for a success.
             Ok(response) if response.status < 300 => Err(Fault::AuthzDenied.into()),
             Ok(response) if response.status < 500 => Err(self.refusal(response)),
             Ok(response) => {
@@ -83,7 +83,7 @@ impl ExternalAuthz {
                 );
                 self.handle_failure(at, true)
             }
-            // Its head has refused the request, so no state of its body can allow it.
+            // The head has refused the request: an incomplete body does not allow it.
             Err(ServiceError { head: Some(head), .. }) if (300..500).contains(&head.status) => Err(self
                 .refusal(ServiceResponse {
                     body: Vec::new(),
@@ -107,7 +107,7 @@ impl ExternalAuthz {
             AuthzRequest::Path(path) => (Method::Get, path.to_string()),
         };
         let fields = self.request_fields(at, cleared, &uri)?;
-        let asked = ServiceRequest {
+        let request = ServiceRequest {
             method,
             target: &target,
             host: match &self.policy.host {
@@ -124,7 +124,7 @@ impl ExternalAuthz {
             until: at.worker.cx.now().after(self.policy.timeout),
             ignore_health: self.policy.fail_open,
         };
-        send_request(at.worker, &self.upstream, &asked).await
+        send_request(at.worker, &self.upstream, &request).await
     }
 
     /// Returns the headers of the request to the service.
@@ -135,41 +135,41 @@ impl ExternalAuthz {
         uri: &str,
     ) -> Result<FieldBlock, Fault> {
         let mut fields = FieldBlock::new();
-        let mut tell = |name: &str, value: &[u8]| {
+        let mut add_header = |name: &str, value: &[u8]| {
             fields.push(name, value).map_err(|misuse| {
                 log::error!("the header `{name}` cannot be sent to the authorization service: {misuse}");
                 Fault::BrokenRule
             })
         };
-        tell("X-Forwarded-Method", at.req.method().as_str().as_bytes())?;
-        tell(
+        add_header("X-Forwarded-Method", at.req.method().as_str().as_bytes())?;
+        add_header(
             "X-Forwarded-Proto",
             client_scheme(at.route.listener, at.req).as_bytes(),
         )?;
-        tell("X-Forwarded-Uri", uri.as_bytes())?;
+        add_header("X-Forwarded-Uri", uri.as_bytes())?;
         if let Some(host) = at.req.host() {
-            tell("X-Forwarded-Host", host.as_bytes())?;
+            add_header("X-Forwarded-Host", host.as_bytes())?;
         }
         if let Some(client) = client_address(at.route.listener, at.req) {
-            tell("X-Forwarded-For", client.to_string().as_bytes())?;
+            add_header("X-Forwarded-For", client.to_string().as_bytes())?;
         }
-        let wanted = self.policy.request_headers.iter().map(HeaderName::as_str);
-        let mut seen: Vec<&str> = Vec::new();
+        let names = self.policy.request_headers.iter().map(HeaderName::as_str);
+        let mut sent: Vec<&str> = Vec::new();
         let always = DEFAULT_REQUEST_HEADERS
             .iter()
             .filter(|name| self.policy.cookies || **name != "Cookie");
-        for name in always.copied().chain(wanted) {
-            let again = |other: &&str| other.eq_ignore_ascii_case(name);
-            let ours = |written: &HeaderName| eq_folded(name.as_bytes(), written.as_str());
-            let forged = name
+        for name in always.copied().chain(names) {
+            let is_repeated = |other: &&str| other.eq_ignore_ascii_case(name);
+            let is_ours = |written: &HeaderName| eq_folded(name.as_bytes(), written.as_str());
+            let is_forged = name
                 .get(..12)
                 .is_some_and(|start| eq_folded(start.as_bytes(), "x-forwarded-"));
-            if forged || seen.iter().any(again) || self.written.iter().any(ours) {
+            if is_forged || sent.iter().any(is_repeated) || self.written.iter().any(is_ours) {
                 continue;
             }
-            seen.push(name);
+            sent.push(name);
             for value in at.req.head().fields.all(name) {
-                tell(name, value)?;
+                add_header(name, value)?;
             }
         }
         fields.append(cleared.upstream_headers());
@@ -177,49 +177,49 @@ impl ExternalAuthz {
     }
 
     /// Admits the request, and adds the headers of the service's response.
-    fn admit(&self, answered: &ServiceResponse, cleared: &mut Cleared) -> StepResult {
-        for (name, value) in answered.fields.iter() {
+    fn admit(&self, response: &ServiceResponse, cleared: &mut Cleared) -> StepResult {
+        for (name, value) in response.fields.iter() {
             if self
                 .policy
                 .upstream_headers
                 .iter()
-                .any(|wanted| eq_ignore_case(wanted, name))
+                .any(|header| eq_ignore_case(header, name))
             {
                 cleared.add_upstream_header(name, value);
             } else if self.policy.all_upstream_headers && !belongs_to_response(name) {
                 cleared.set_upstream_header(name, value);
             }
-            let who = self
+            let identity = self
                 .policy
                 .identity
                 .as_ref()
-                .filter(|wanted| eq_ignore_case(wanted, name));
-            if let Some(Ok(who)) = who.map(|_| str::from_utf8(value)) {
-                cleared.set_identity(&who.into());
+                .filter(|header| eq_ignore_case(header, name));
+            if let Some(Ok(identity)) = identity.map(|_| str::from_utf8(value)) {
+                cleared.set_identity(&identity.into());
             }
         }
         Ok(())
     }
 
     /// Builds the refusal from the response of the service.
-    fn refusal(&self, answered: ServiceResponse) -> Box<Refusal> {
+    fn refusal(&self, response: ServiceResponse) -> Box<Refusal> {
         let mut refusal: Box<Refusal> = Fault::AuthzDenied.into();
-        for (name, value) in answered.fields.iter() {
-            let told = DEFAULT_CLIENT_HEADERS
+        for (name, value) in response.fields.iter() {
+            let is_returned = DEFAULT_CLIENT_HEADERS
                 .iter()
-                .any(|told| told.eq_ignore_ascii_case(name))
+                .any(|header| header.eq_ignore_ascii_case(name))
                 || self
                     .policy
                     .client_headers
                     .iter()
-                    .any(|wanted| eq_ignore_case(wanted, name));
-            if told && let Err(misuse) = refusal.fields.push(name, value) {
+                    .any(|header| eq_ignore_case(header, name));
+            if is_returned && let Err(misuse) = refusal.fields.push(name, value) {
                 log::debug!("the header `{name}` of the authorization service cannot be sent: {misuse}");
             }
         }
         refusal.response = Some(ExternalResponse {
-            status: answered.status,
-            body: answered.body,
+            status: response.status,
+            body: response.body,
         });
         refusal
     }

@@ -73,53 +73,53 @@ impl PasswordAuth {
 
     pub(super) fn must_wait(&self, at: &PolicyInput<'_, '_>) -> bool {
         match self.credentials(at) {
-            Ok(shown) => !self.is_cached(at, &shown),
+            Ok(credentials) => !self.is_cached(at, &credentials),
             Err(_) => false,
         }
     }
 
     pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
-        let shown = self.credentials(at).map_err(|fault| self.refusal(fault))?;
-        if !self.is_cached(at, &shown) {
+        let credentials = self.credentials(at).map_err(|fault| self.refusal(fault))?;
+        if !self.is_cached(at, &credentials) {
             return Err(self.refusal(Fault::CredentialsWrong));
         }
-        self.admit(&shown, cleared)
+        self.admit(&credentials, cleared)
     }
 
     pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
-        let shown = self.credentials(at).map_err(|fault| self.refusal(fault))?;
-        let local = &at.worker.credentials;
-        let Some(hash) = shown.checked.map(|user| user.password.clone()) else {
+        let credentials = self.credentials(at).map_err(|fault| self.refusal(fault))?;
+        let cache = &at.worker.credentials;
+        let Some(hash) = credentials.checked.map(|user| user.password.clone()) else {
             return Err(self.refusal(Fault::CredentialsWrong));
         };
         let client = client_address(at.route.listener, at.req).map(client_network);
         let permit = self.checks.acquire(&at.worker.cx, client, hash.memory()).await;
         let permit = permit.ok_or(Fault::PasswordsBusy)?;
-        let password = shown.password.clone();
+        let password = credentials.password.clone();
         let checked = at.worker.cx.blocking(move || {
-            let right = hash.verify(&password);
+            let is_valid = hash.verify(&password);
             // The allocator may retain this memory during the next check: the limit is for both.
             if hash.memory() >= RETURNED_BYTES {
                 memory::give_back();
             }
             // Here, since the check runs to its end even if its client leaves.
             drop(permit);
-            right
+            is_valid
         });
-        let right = checked.await.map_err(|_full| Fault::PasswordsBusy)?;
-        let Some(user) = shown.user.filter(|_| right) else {
+        let is_valid = checked.await.map_err(|_full| Fault::PasswordsBusy)?;
+        let Some(user) = credentials.user.filter(|_| is_valid) else {
             return Err(self.refusal(Fault::CredentialsWrong));
         };
-        local.add_proof(local.password_proof(user.password.expose(), &shown.password));
-        self.admit(&shown, cleared)
+        cache.add_proof(cache.password_proof(user.password.expose(), &credentials.password));
+        self.admit(&credentials, cleared)
     }
 
     fn refusal(&self, fault: Fault) -> Box<Refusal> {
         Refusal::with_challenge(fault, &self.challenge)
     }
 
-    fn admit(&self, shown: &Credentials<'_>, cleared: &mut Cleared) -> StepResult {
-        if let Some(user) = shown.user {
+    fn admit(&self, credentials: &Credentials<'_>, cleared: &mut Cleared) -> StepResult {
+        if let Some(user) = credentials.user {
             cleared.set_identity(&user.name);
             if let Some(header) = &self.policy.user_header {
                 cleared.add_upstream_header(header.as_str(), user.name.as_bytes());
@@ -165,10 +165,10 @@ impl PasswordAuth {
         self.users.get((number % self.users.len().max(1) as u64) as usize)
     }
 
-    fn is_cached(&self, at: &PolicyInput<'_, '_>, shown: &Credentials<'_>) -> bool {
-        let local = &at.worker.credentials;
-        let proof = |user: &model::User| local.password_proof(user.password.expose(), &shown.password);
-        shown.user.is_some_and(|user| local.has_proof(&proof(user)))
+    fn is_cached(&self, at: &PolicyInput<'_, '_>, credentials: &Credentials<'_>) -> bool {
+        let cache = &at.worker.credentials;
+        let proof = |user: &model::User| cache.password_proof(user.password.expose(), &credentials.password);
+        credentials.user.is_some_and(|user| cache.has_proof(&proof(user)))
     }
 }
 

@@ -69,26 +69,26 @@ impl Drop for CollectedBody {
 
 /// Collects the body of a request, unless another policy has. A request to upgrade the protocol that declares a body is forwarded
 /// with that body and without the upgrade, so its body is collected, too.
-pub(super) async fn collect_body(at: &PolicyInput<'_, '_>, cleared: &mut Cleared, most: u64) -> StepResult {
+pub(super) async fn collect_body(at: &PolicyInput<'_, '_>, cleared: &mut Cleared, limit: u64) -> StepResult {
     let (idle, rule) = match &at.route.matched.rule().action {
         Action::Forward(forward) => (forward.timeouts.idle, forward.body.request),
         _ => (Some(limits::IDLE_TIMEOUT), None),
     };
-    let most = most.min(rule.unwrap_or(u64::MAX));
+    let limit = limit.min(rule.unwrap_or(u64::MAX));
     if let Some(body) = cleared.body() {
-        return if body.len() as u64 <= most {
+        return if body.len() as u64 <= limit {
             Ok(())
         } else {
             Err(Fault::RequestTooLarge.into())
         };
     }
     let head = at.req.head();
-    let announced = match head.framing {
+    let declared = match head.framing {
         Framing::None => return Ok(()),
         Framing::Length(length) => length,
         _ => 0,
     };
-    if announced > most {
+    if declared > limit {
         return Err(Fault::RequestTooLarge.into());
     }
     let mut body = CollectedBody::new(at.worker);
@@ -107,7 +107,7 @@ pub(super) async fn collect_body(at: &PolicyInput<'_, '_>, cleared: &mut Cleared
             _ => Fault::RequestCut,
         })?;
         let Some(piece) = piece else { break };
-        if (body.bytes.len() + piece.len()) as u64 > most {
+        if (body.bytes.len() + piece.len()) as u64 > limit {
             return Err(Fault::RequestTooLarge.into());
         }
         if !body.add(&piece) {

@@ -44,10 +44,11 @@ impl CertificateAuth {
 
     /// Returns the headers that it writes for upstreams.
     pub(super) fn written_headers(policy: &model::ClientCertificate) -> impl Iterator<Item = HeaderName> {
-        let own = [OWN, CHAIN]
+        let own_headers = [OWN, CHAIN]
             .into_iter()
             .filter_map(|name| HeaderName::parse(name).ok());
-        own.chain(policy.fingerprint.clone())
+        own_headers
+            .chain(policy.fingerprint.clone())
             .chain(policy.verification.clone())
     }
 
@@ -81,19 +82,19 @@ impl CertificateAuth {
         Ok(())
     }
 
-    /// Adds the headers of a certificate, the first of `shown`. Returns its fingerprint.
-    fn add_headers(&self, shown: &[Vec<u8>], cleared: &mut Cleared) -> Option<String> {
-        let (own, chain) = shown.split_first()?;
-        cleared.add_upstream_header(OWN, structured_bytes(own).as_bytes());
-        let fits = chain.iter().map(Vec::len).sum::<usize>() <= limits::CERTIFICATE_CHAIN_BYTES;
-        if self.policy.chain && fits && !chain.is_empty() {
+    /// Adds the headers of a certificate, the first of `values`. Returns its fingerprint.
+    fn add_headers(&self, values: &[Vec<u8>], cleared: &mut Cleared) -> Option<String> {
+        let (own_headers, chain) = values.split_first()?;
+        cleared.add_upstream_header(OWN, structured_bytes(own_headers).as_bytes());
+        let is_within_limit = chain.iter().map(Vec::len).sum::<usize>() <= limits::CERTIFICATE_CHAIN_BYTES;
+        if self.policy.chain && is_within_limit && !chain.is_empty() {
             let list: Vec<String> = chain
                 .iter()
                 .map(|certificate| structured_bytes(certificate))
                 .collect();
             cleared.add_upstream_header(CHAIN, list.join(", ").as_bytes());
         }
-        let fingerprint = to_hex(digest(&SHA256, own).as_ref());
+        let fingerprint = to_hex(digest(&SHA256, own_headers).as_ref());
         if let Some(name) = &self.policy.fingerprint {
             cleared.add_upstream_header(name.as_str(), fingerprint.as_bytes());
         }

@@ -18,14 +18,14 @@ use crate::upstream::registry::UpstreamRegistry as Upstreams;
 pub(super) fn compile_step(
     policy: &Policy,
     missing: &[Name],
-    known: &mut PolicyRegistry,
+    registry: &mut PolicyRegistry,
     upstreams: &Upstreams,
     names: &mut UsedHeaders,
 ) -> Result<Option<PolicyStep>, String> {
     let counters = upstreams.counters();
     Ok(Some(match policy {
         Policy::Addresses(policy) => PolicyStep::Addresses(IpAccess::compile(policy)),
-        // The exchange applies these around the rule's action.
+        // The proxy applies these around the rule's action.
         Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => return Ok(None),
         Policy::ClientCertificate(policy) => {
             PolicyStep::Certificate(CertificateAuth::compile(policy, false, names))
@@ -34,7 +34,7 @@ pub(super) fn compile_step(
             PolicyStep::Basic(PasswordAuth::compile(policy, names, counters.password_checks()))
         }
         Policy::ApiKeys(policy) => PolicyStep::Keys(ApiKeyAuth::compile(policy, names)),
-        Policy::Jwt(policy) => PolicyStep::Jwt(JwtAuth::compile(policy, names, known, upstreams)?),
+        Policy::Jwt(policy) => PolicyStep::Jwt(JwtAuth::compile(policy, names, registry, upstreams)?),
         Policy::ExternalAuth(policy) => PolicyStep::Authz(ExternalAuthz::compile(policy, names, upstreams)?),
         Policy::RateLimit(policy) => PolicyStep::Limits(RateLimits::compile(policy, missing, upstreams)?),
         Policy::Concurrency(policy) => PolicyStep::Concurrency(ConcurrencyLimits::compile(policy, counters)),

@@ -14,7 +14,7 @@ pub(super) struct ConcurrencyLimits(Vec<ConcurrencyLimit>);
 #[derive(Debug)]
 struct ConcurrencyLimit {
     counter: ConcurrencyCounter,
-    most: u32,
+    max: u32,
 }
 
 #[derive(Debug)]
@@ -28,9 +28,9 @@ enum ConcurrencyCounter {
 impl ConcurrencyLimits {
     /// Builds the limits with a first one.
     pub(super) fn compile(policy: &model::Concurrency, counters: &LimitCounters) -> ConcurrencyLimits {
-        let mut caps = ConcurrencyLimits(Vec::new());
-        caps.add_limit(policy, counters);
-        caps
+        let mut limits = ConcurrencyLimits(Vec::new());
+        limits.add_limit(policy, counters);
+        limits
     }
 
     /// Adds a limit.
@@ -41,26 +41,26 @@ impl ConcurrencyLimits {
         };
         self.0.push(ConcurrencyLimit {
             counter: counted,
-            most: policy.requests,
+            max: policy.requests,
         });
     }
 
     pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         for ConcurrencyLimit {
             counter: counted,
-            most,
+            max,
         } in &self.0
         {
-            let runs = match counted {
-                ConcurrencyCounter::All(running) => running.try_count(*most),
+            let guard = match counted {
+                ConcurrencyCounter::All(count) => count.try_count(*max),
                 ConcurrencyCounter::By(crowd, by) => {
                     let secret = crowd.secret(|| at.worker.cx.random());
-                    crowd.try_count(limit_key::hash_key(by, secret, at, cleared), *most)
+                    crowd.try_count(limit_key::hash_key(by, secret, at, cleared), *max)
                 }
             };
             // If a later limit refuses, the counts of the earlier ones are released with `cleared`.
-            let runs = runs.ok_or(Fault::ConcurrencyFull)?;
-            cleared.context_mut().permits.get_mut().push(runs);
+            let guard = guard.ok_or(Fault::ConcurrencyFull)?;
+            cleared.context_mut().permits.get_mut().push(guard);
         }
         Ok(())
     }

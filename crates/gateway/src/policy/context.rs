@@ -76,20 +76,20 @@ impl Cleared {
 
     /// Returns whether a policy has replaced the client's fields of a name.
     pub(crate) fn has_replaced(&self, name: &[u8]) -> bool {
-        let found = self.context.as_ref();
-        found.is_some_and(|found| found.replaced.iter().any(|own| eq_folded(name, own)))
+        let context = self.context.as_ref();
+        context.is_some_and(|context| context.replaced.iter().any(|own| eq_folded(name, own)))
     }
 
     /// Removes from trailers the names that policies have replaced and filters have changed in the head.
     pub(crate) fn filter_trailers(&self, trailers: &mut FieldBlock) {
-        let Some(found) = &self.context else { return };
-        if !found.replaced.is_empty() {
+        let Some(context) = &self.context else { return };
+        if !context.replaced.is_empty() {
             let replaced = trailers.iter().map(|(name, _)| name);
             let replaced = replaced.filter(|name| self.has_replaced(name.as_bytes()));
             let replaced: Vec<String> = replaced.map(str::to_owned).collect();
             replaced.iter().for_each(|name| trailers.remove(name));
         }
-        if let Some(edits) = &found.edits {
+        if let Some(edits) = &context.edits {
             edits.sift(trailers);
         }
     }
@@ -115,9 +115,9 @@ impl Cleared {
 
     /// Extends the concurrency counts until the last byte of the response.
     pub(crate) fn hold_permits(&self, req: &Request<'_>) {
-        let runs = self.context.as_ref().map(|found| found.permits.take());
-        if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
-            req.extend(Rc::new(runs));
+        let permits = self.context.as_ref().map(|context| context.permits.take());
+        if let Some(permits) = permits.filter(|permits| !permits.is_empty()) {
+            req.extend(Rc::new(permits));
         }
     }
 
@@ -133,12 +133,16 @@ impl Cleared {
 
     /// Returns the headers for the upstream, which clients cannot have sent.
     pub(crate) fn upstream_headers(&self) -> &FieldBlock {
-        self.context.as_ref().map_or(&NO_FIELDS, |found| &found.upstream)
+        self.context
+            .as_ref()
+            .map_or(&NO_FIELDS, |context| &context.upstream)
     }
 
     /// Returns the headers for the client, whatever the source of the response.
     pub(crate) fn response_headers(&self) -> &FieldBlock {
-        self.context.as_ref().map_or(&NO_FIELDS, |found| &found.response)
+        self.context
+            .as_ref()
+            .map_or(&NO_FIELDS, |context| &context.response)
     }
 
     /// Returns the identity of the client, as far as a policy has established it.
@@ -154,8 +158,8 @@ impl Cleared {
 
 impl Drop for Cleared {
     fn drop(&mut self) {
-        if let Some(found) = self.context.take() {
-            self.pool.put(found);
+        if let Some(context) = self.context.take() {
+            self.pool.put(context);
         }
     }
 }

@@ -111,15 +111,15 @@ impl CredentialCache {
     /// Returns a token that was verified before.
     pub(super) fn find_token(&self, token: &[u8]) -> Option<Rc<VerifiedToken>> {
         let tokens = self.tokens.borrow();
-        let (known, good) = tokens.all.get(&tokens.hash_token(token))?;
-        (**known == *token).then(|| Rc::clone(good))
+        let (known, verified) = tokens.all.get(&tokens.hash_token(token))?;
+        (**known == *token).then(|| Rc::clone(verified))
     }
 
-    pub(super) fn add_token(&self, token: &[u8], good: Rc<VerifiedToken>) {
+    pub(super) fn add_token(&self, token: &[u8], verified: Rc<VerifiedToken>) {
         let tokens = &mut *self.tokens.borrow_mut();
         let hash = tokens.hash_token(token);
         tokens.bytes += token.len();
-        match tokens.all.insert(hash, (token.into(), good)) {
+        match tokens.all.insert(hash, (token.into(), verified)) {
             Some((last, _)) => tokens.bytes -= last.len(),
             None => tokens.order.push_back(hash),
         }

@@ -44,17 +44,17 @@ impl FaultInjector {
 
     /// Returns whether a request may be delayed.
     pub(super) fn must_wait(&self, at: &PolicyInput<'_, '_>) -> bool {
-        self.0.delay.is_some_and(|(_, share)| share.part > 0) && self.applies_to(at)
+        self.0.delay.is_some_and(|(_, fraction)| fraction.part > 0) && self.applies_to(at)
     }
 
     fn applies_to(&self, at: &PolicyInput<'_, '_>) -> bool {
-        let there = |name: &model::HeaderName| at.req.head().fields.all(name.as_str()).next().is_some();
-        self.0.header.as_ref().is_none_or(there)
+        let is_present = |name: &model::HeaderName| at.req.head().fields.all(name.as_str()).next().is_some();
+        self.0.header.as_ref().is_none_or(is_present)
     }
 
     pub(super) fn check(&self, at: &PolicyInput<'_, '_>) -> StepResult {
         match self.0.abort {
-            Some((status, share)) if self.applies_to(at) && is_in_share(at, share) => {
+            Some((status, fraction)) if self.applies_to(at) && is_in_share(at, fraction) => {
                 Err(Box::new(Refusal {
                     fault: Fault::Injected,
                     status: Some(status),
@@ -67,8 +67,8 @@ impl FaultInjector {
     }
 
     pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>) -> StepResult {
-        if let Some((span, share)) = self.0.delay
-            && is_in_share(at, share)
+        if let Some((span, fraction)) = self.0.delay
+            && is_in_share(at, fraction)
             && let Some(_held) = DelayGuard::new(&at.worker.delayed_requests)
         {
             at.worker.cx.sleep(span).await;
@@ -78,6 +78,6 @@ impl FaultInjector {
 }
 
 /// Draws whether a request is in the share.
-fn is_in_share(at: &PolicyInput<'_, '_>, share: Fraction) -> bool {
-    at.worker.cx.random() % u64::from(share.of.max(1)) < u64::from(share.part)
+fn is_in_share(at: &PolicyInput<'_, '_>, fraction: Fraction) -> bool {
+    at.worker.cx.random() % u64::from(fraction.of.max(1)) < u64::from(fraction.part)
 }

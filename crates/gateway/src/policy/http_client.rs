@@ -27,7 +27,7 @@ pub(crate) struct ServiceRequest<'a> {
     pub(crate) fields: &'a FieldBlock,
     /// Empty: no body.
     pub(crate) body: &'a [u8],
-    /// The request may be repeated (RFC 9110 §9.2.2): when a connection is closed it is unknown whether the request was processed.
+    /// The request is idempotent (RFC 9110 §9.2.2): it may be resent after the connection was closed.
     pub(crate) may_retry: bool,
     /// The limit of the response's body in bytes; a longer response is an error.
     pub(crate) response_limit: u64,
@@ -74,7 +74,7 @@ impl std::fmt::Display for ServiceError {
 }
 
 /// Sends a request and reads its response. Continues with the endpoints not yet tried as long as no connection can be
-/// established; sends it once more on a new connection if a pooled one turns out to be closed and it may be repeated.
+/// established; resends an idempotent request once, on a new connection, if a pooled one was closed.
 ///
 /// # Errors
 /// The fault of the last attempt, or of a limit of the upstream.
@@ -83,48 +83,49 @@ pub(crate) async fn send_request(
     shared: &Arc<UpstreamState>,
     call: &ServiceRequest<'_>,
 ) -> Result<ServiceResponse, ServiceError> {
-    let local = worker.pool(shared);
-    let _admitted = local.admit_request()?;
-    let left = || call.until.since(worker.cx.now());
-    local
-        .wait_until_resolved(local.connect_timeout().min(left()))
+    let pool = worker.pool(shared);
+    let _permit = pool.admit_request()?;
+    let remaining = || call.until.since(worker.cx.now());
+    pool.wait_until_resolved(pool.connect_timeout().min(remaining()))
         .await;
-    let choose = |tried: &[Rc<PoolEndpoint>]| match local.select(tried, None, AffinityHint::None) {
-        Err(Fault::AllDown) if call.ignore_health => local.select_ignoring_health(tried),
-        chosen => chosen,
+    let select = |tried: &[Rc<PoolEndpoint>]| match pool.select(tried, None, AffinityHint::None) {
+        Err(Fault::AllDown) if call.ignore_health => pool.select_ignoring_health(tried),
+        selected => selected,
     };
     let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
-    let mut chosen = choose(&tried)?;
+    let mut selected = select(&tried)?;
     let mut fresh = false;
     loop {
-        let greeting = local.proxy_header(|| None);
-        let span = local.connect_timeout().min(left());
-        let link = match worker
-            .acquire_conn(&local, &chosen.endpoint, fresh, &greeting, span)
+        let proxy_header = pool.proxy_header(|| None);
+        let span = pool.connect_timeout().min(remaining());
+        let conn = match worker
+            .acquire_conn(&pool, &selected.endpoint, fresh, &proxy_header, span)
             .await
         {
-            Ok(link) => link,
-            Err(fault) if fault.is_connect_failure() && !left().is_zero() => {
-                tried.push(Rc::clone(&chosen.endpoint));
-                let next = choose(&tried)?;
-                if tried.iter().any(|end| Rc::ptr_eq(end, &next.endpoint)) {
+            Ok(conn) => conn,
+            Err(fault) if fault.is_connect_failure() && !remaining().is_zero() => {
+                tried.push(Rc::clone(&selected.endpoint));
+                let next = select(&tried)?;
+                if tried.iter().any(|endpoint| Rc::ptr_eq(endpoint, &next.endpoint)) {
                     return Err(fault.into());
                 }
-                chosen = next;
+                selected = next;
                 continue;
             }
             Err(fault) => return Err(fault.into()),
         };
-        let kept = link.requests_before() > 0;
-        let answered = match link {
-            UpstreamConn::Http1(sole) => exchange_http1(worker, &local, &chosen.endpoint, sole, call).await,
-            UpstreamConn::H2(channel) => exchange_h2(worker, &chosen.endpoint, &channel, call).await,
+        let was_pooled = conn.requests_before() > 0;
+        let result = match conn {
+            UpstreamConn::Http1(pooled) => {
+                exchange_http1(worker, &pool, &selected.endpoint, pooled, call).await
+            }
+            UpstreamConn::H2(channel) => exchange_h2(worker, &selected.endpoint, &channel, call).await,
         };
-        match answered {
+        match result {
             Err(ServiceError {
                 fault: Fault::ClosedBeforeHead | Fault::ResetBeforeHead,
                 ..
-            }) if kept && !fresh && call.may_retry => fresh = true,
+            }) if was_pooled && !fresh && call.may_retry => fresh = true,
             Err(ServiceError {
                 fault: Fault::StreamRefused,
                 ..
@@ -136,49 +137,49 @@ pub(crate) async fn send_request(
 
 async fn exchange_http1(
     worker: &Rc<Worker>,
-    local: &Rc<UpstreamPool>,
-    end: &Rc<PoolEndpoint>,
-    link: PooledConnection,
+    pool: &Rc<UpstreamPool>,
+    endpoint: &Rc<PoolEndpoint>,
+    conn: PooledConnection,
     call: &ServiceRequest<'_>,
 ) -> Result<ServiceResponse, ServiceError> {
     let mut out = Vec::new();
-    write_request(call, &end.endpoint.authority, &mut out)?;
-    let stream = &link.stream;
+    write_request(call, &endpoint.endpoint.authority, &mut out)?;
+    let stream = &conn.stream;
     // At least 1 ms: an expired deadline is not the absence of a deadline.
-    let left = call
+    let remaining = call
         .until
         .since(worker.cx.now())
         .max(std::time::Duration::from_millis(1));
-    stream.set_deadline(Some(left));
-    let mut reading = ServiceResponseReader::new(call.method, call.response_limit);
+    stream.set_deadline(Some(remaining));
+    let mut reader = ServiceResponseReader::new(call.method, call.response_limit);
     if stream.write_all(&out).await.is_err() {
         return Err(Fault::ResetBeforeHead.into());
     }
-    if let Err(fault) = receive_response(worker, &link, &mut reading).await {
-        let head = reading.begun.then_some(reading.answered);
+    if let Err(fault) = receive_response(worker, &conn, &mut reader).await {
+        let head = reader.has_started.then_some(reader.response);
         return Err(ServiceError { fault, head });
     }
-    if reading.keep_alive {
-        local.release(end, link);
+    if reader.keep_alive {
+        pool.release(endpoint, conn);
         worker.start_sweeping();
     }
-    Ok(reading.answered)
+    Ok(reader.response)
 }
 
 /// Reads a whole response over HTTP/1.1.
 async fn receive_response(
     worker: &Rc<Worker>,
-    link: &PooledConnection,
-    reading: &mut ServiceResponseReader<'_>,
+    conn: &PooledConnection,
+    reader: &mut ServiceResponseReader<'_>,
 ) -> Result<(), Fault> {
-    let stream = &link.stream;
-    while !reading.is_over {
+    let stream = &conn.stream;
+    while !reader.is_finished {
         let mut fault = None;
         let received = poll_fn(|context| {
-            stream.poll_received(context, |bytes| match reading.feed(bytes, worker) {
-                Ok(fed) => fed,
-                Err(why) => {
-                    fault = Some(why);
+            stream.poll_received(context, |bytes| match reader.feed(bytes, worker) {
+                Ok(consumed) => consumed,
+                Err(reason) => {
+                    fault = Some(reason);
                     bytes.len()
                 }
             })
@@ -187,12 +188,12 @@ async fn receive_response(
         match (received, fault) {
             (_, Some(fault)) => return Err(fault),
             (Ok(count), None) if count > 0 => {}
-            (Ok(_), None) if reading.begun => return Err(Fault::BodyCut),
+            (Ok(_), None) if reader.has_started => return Err(Fault::BodyCut),
             (Ok(_), None) => return Err(Fault::ClosedBeforeHead),
             (Err(error), None) if error.kind() == std::io::ErrorKind::TimedOut => {
                 return Err(Fault::HeadTimeout);
             }
-            (Err(_), None) if reading.begun => return Err(Fault::BodyCut),
+            (Err(_), None) if reader.has_started => return Err(Fault::BodyCut),
             (Err(_), None) => return Err(Fault::ResetBeforeHead),
         }
     }
@@ -202,43 +203,45 @@ async fn receive_response(
 /// Sends a request and reads its response over HTTP/2.
 async fn exchange_h2(
     worker: &Rc<Worker>,
-    end: &Rc<PoolEndpoint>,
+    endpoint: &Rc<PoolEndpoint>,
     channel: &H2Stream,
     call: &ServiceRequest<'_>,
 ) -> Result<ServiceResponse, ServiceError> {
-    let left = call.until.since(worker.cx.now());
-    channel.set_deadline(Some(left.max(std::time::Duration::from_millis(1))));
+    let remaining = call.until.since(worker.cx.now());
+    channel.set_deadline(Some(remaining.max(std::time::Duration::from_millis(1))));
     let has_content = call.has_content();
-    let asked = H2Request {
+    let request = H2Request {
         method: call.method,
         target: call.target,
-        authority: call.host.unwrap_or(&end.endpoint.authority),
+        authority: call.host.unwrap_or(&endpoint.endpoint.authority),
         fields: call.fields,
         body: has_content.then_some(call.body),
     };
     let mut table = FieldTable::new(&worker.scratch.borrow().limits);
-    let mut answered = ServiceResponse::default();
-    let mut fits = true;
-    let heard = h2::send_request(channel, &asked, &mut table, |heard| {
+    let mut response = ServiceResponse::default();
+    let mut within_limit = true;
+    let heard = h2::send_request(channel, &request, &mut table, |heard| {
         match heard {
             H2ResponsePart::Head(head) => {
-                answered.status = head.status;
-                answered.fields = response_fields(head);
+                response.status = head.status;
+                response.fields = response_fields(head);
             }
             H2ResponsePart::Body(bytes) => {
-                fits = (answered.body.len() + bytes.len()) as u64 <= call.response_limit;
-                answered.body.extend_from_slice(if fits { bytes } else { &[] });
+                within_limit = (response.body.len() + bytes.len()) as u64 <= call.response_limit;
+                response
+                    .body
+                    .extend_from_slice(if within_limit { bytes } else { &[] });
             }
         }
-        fits
+        within_limit
     });
     let fault = match heard.await {
-        Ok(()) if fits => return Ok(answered),
+        Ok(()) if within_limit => return Ok(response),
         Ok(()) => Fault::ResponseTooLarge,
-        Err((lost, false)) => lost.fault_before_head(|| Fault::HeadTimeout),
-        Err((lost, true)) => lost.fault_in_body(|| Fault::HeadTimeout),
+        Err((error, false)) => error.fault_before_head(|| Fault::HeadTimeout),
+        Err((error, true)) => error.fault_in_body(|| Fault::HeadTimeout),
     };
-    let head = (answered.status != 0).then_some(answered);
+    let head = (response.status != 0).then_some(response);
     Err(ServiceError { fault, head })
 }
 
@@ -277,26 +280,26 @@ fn write_request(call: &ServiceRequest<'_>, authority: &str, out: &mut Vec<u8>) 
 struct ServiceResponseReader<'m> {
     scanner: HeadScanner,
     method: Method<'m>,
-    most: u64,
+    limit: u64,
     body: Option<BodyDecoder>,
     keep_alive: bool,
-    is_over: bool,
-    answered: ServiceResponse,
+    is_finished: bool,
+    response: ServiceResponse,
     /// The head was received.
-    begun: bool,
+    has_started: bool,
 }
 
 impl<'m> ServiceResponseReader<'m> {
-    fn new(method: Method<'m>, most: u64) -> ServiceResponseReader<'m> {
+    fn new(method: Method<'m>, limit: u64) -> ServiceResponseReader<'m> {
         ServiceResponseReader {
             scanner: HeadScanner::new(),
             method,
-            most,
+            limit,
             body: None,
             keep_alive: false,
-            is_over: false,
-            answered: ServiceResponse::default(),
-            begun: false,
+            is_finished: false,
+            response: ServiceResponse::default(),
+            has_started: false,
         }
     }
 
@@ -304,23 +307,23 @@ impl<'m> ServiceResponseReader<'m> {
     fn feed(&mut self, bytes: &[u8], worker: &Worker) -> Result<usize, Fault> {
         let mut consumed = 0;
         while self.body.is_none() {
-            let desk = &mut *worker.scratch.borrow_mut();
+            let scratch = &mut *worker.scratch.borrow_mut();
             let limits = Limits {
-                body_bytes: Some(self.most),
-                ..desk.limits
+                body_bytes: Some(self.limit),
+                ..scratch.limits
             };
             let rest = &bytes[consumed..];
-            match parse_response(rest, self.method, &limits, &mut self.scanner, &mut desk.table) {
+            match parse_response(rest, self.method, &limits, &mut self.scanner, &mut scratch.table) {
                 Ok(Parsed::Complete { head, .. }) if head.switches => return Err(Fault::SwitchUnasked),
                 Ok(Parsed::Complete { head, bytes }) => {
                     consumed += bytes;
                     if head.is_interim() {
                         continue;
                     }
-                    self.begun = true;
+                    self.has_started = true;
                     self.keep_alive = head.keep_alive;
-                    self.answered.status = head.status;
-                    self.answered.fields = response_fields(&head);
+                    self.response.status = head.status;
+                    self.response.fields = response_fields(&head);
                     let decoder = BodyDecoder::new(head.framing, &limits);
                     self.body = Some(decoder.map_err(|_| Fault::ResponseTooLarge)?);
                 }
@@ -337,17 +340,17 @@ impl<'m> ServiceResponseReader<'m> {
             consumed += step.consumed;
             let more = match step.event {
                 BodyEvent::Data(data) => {
-                    self.answered.body.extend_from_slice(data);
+                    self.response.body.extend_from_slice(data);
                     true
                 }
                 BodyEvent::Trailers(_) => true,
                 _ => false,
             };
-            if self.answered.body.len() as u64 > self.most {
+            if self.response.body.len() as u64 > self.limit {
                 return Err(Fault::ResponseTooLarge);
             }
-            self.is_over = decoder.is_over();
-            if more && !self.is_over {
+            self.is_finished = decoder.is_over();
+            if more && !self.is_finished {
                 continue;
             }
             self.keep_alive &= consumed == bytes.len();
@@ -360,10 +363,10 @@ impl<'m> ServiceResponseReader<'m> {
 /// that resets its requests would otherwise cost the endpoint a connection for each of these.
 pub(crate) fn drain_abandoned(
     worker: &Rc<Worker>,
-    local: Rc<UpstreamPool>,
+    pool: Rc<UpstreamPool>,
     admitted: RequestPermit,
-    chosen: SelectedEndpoint,
-    link: PooledConnection,
+    selected: SelectedEndpoint,
+    conn: PooledConnection,
     method: Method<'static>,
 ) {
     let count = worker.abandoned_responses.get();
@@ -374,14 +377,14 @@ pub(crate) fn drain_abandoned(
     let counted = AbandonedGuard(Rc::clone(worker));
     let finish = async move {
         let worker = &counted.0;
-        link.stream.set_deadline(Some(limits::ABANDONED_TIME));
-        let mut reading = ServiceResponseReader::new(method, limits::ABANDONED_BYTES);
-        let received = receive_response(worker, &link, &mut reading).await;
-        if received.is_ok() && reading.keep_alive {
-            local.release(&chosen.endpoint, link);
+        conn.stream.set_deadline(Some(limits::ABANDONED_TIME));
+        let mut reader = ServiceResponseReader::new(method, limits::ABANDONED_BYTES);
+        let received = receive_response(worker, &conn, &mut reader).await;
+        if received.is_ok() && reader.keep_alive {
+            pool.release(&selected.endpoint, conn);
             worker.start_sweeping();
         }
-        drop((admitted, chosen));
+        drop((admitted, selected));
     };
     // Without room for a task the connection is closed.
     let _ = worker.cx.spawn(finish);

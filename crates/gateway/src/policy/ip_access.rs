@@ -47,9 +47,9 @@ impl IpAccess {
     }
 
     fn is_admitted(&self, client: Option<IpAddr>) -> bool {
-        let among = |networks: &[model::Network]| {
+        let contains = |networks: &[model::Network]| {
             client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
         };
-        !among(&self.0.deny) && (self.0.allow.is_empty() || among(&self.0.allow))
+        !contains(&self.0.deny) && (self.0.allow.is_empty() || contains(&self.0.allow))
     }
 }

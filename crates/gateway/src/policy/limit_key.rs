@@ -36,7 +36,7 @@ pub(super) fn visit_parts(
             },
             RateKey::Header(name) => add(req.head().fields.all(name.as_str()).next()),
             RateKey::Cookie(name) => add(req.cookies().get(name).map(str::as_bytes)),
-            RateKey::Identity => add(cleared.identity().map(|who| who.as_bytes())),
+            RateKey::Identity => add(cleared.identity().map(|identity| identity.as_bytes())),
             RateKey::Claim(path) => {
                 // Allocates nothing for the most common kind of claim, a string.
                 let mut text = String::new();

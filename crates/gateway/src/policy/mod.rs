@@ -1,13 +1,13 @@
 //! The policies between a rule and its action: evaluated in one order for all rules.
 //!
 //! ```text
-//! rule ─▶ walk_now ─┬─ Cleared ─▶ action        no policy waits for anything: no task is needed
+//! rule ─▶ evaluate_sync ─┬─ Cleared ─▶ action        no policy waits for anything: no task is needed
 //!                   ├─ Refused ─▶ answer
 //!                   └─ Waits ─▶ walk ─┬─ Cleared ─▶ action
 //!                                     └─ Refused ─▶ answer
 //! ```
 //!
-//! No request reaches a rule's action without a [`Cleared`], and only the walk creates one. Each kind of policy has a file; this
+//! No request reaches a rule's action without a [`Cleared`], and only the evaluation creates one. Each kind of policy has a file; this
 //! one knows their order and not their meaning.
 
 mod api_keys;
@@ -124,8 +124,8 @@ impl Phase {
     }
 
     fn position(self) -> usize {
-        let place = PHASES.iter().position(|phase| *phase == self);
-        place.unwrap_or(PHASES.len())
+        let position = PHASES.iter().position(|phase| *phase == self);
+        position.unwrap_or(PHASES.len())
     }
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Policies {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "one for each policy of a rule, compiled once and walked by each request: a box would be a step more"
+    reason = "one for each policy of a rule, compiled once and evaluated for each request: a box would add an indirection"
 )]
 enum PolicyStep {
     Addresses(IpAccess),
@@ -265,12 +265,12 @@ impl PolicyRegistry {
     }
 
     /// Removes providers that neither a rule nor push uses.
-    pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
+    pub(crate) fn retain<'p>(&mut self, used_policies: impl Iterator<Item = &'p Policies>) {
         // Most configurations have no providers, and may have thousands of routes to scan.
         if self.providers.is_empty() {
             return;
         }
-        let used: Vec<*const KeyProvider> = used
+        let used_policies: Vec<*const KeyProvider> = used_policies
             .flat_map(|policies| &policies.steps)
             .flat_map(|step| match step {
                 PolicyStep::Any(any) => any.steps(),
@@ -286,7 +286,7 @@ impl PolicyRegistry {
         let push = self.push_provider.as_ref().map(Arc::as_ptr);
         self.providers.retain(|provider| {
             let provider = Arc::as_ptr(provider);
-            used.contains(&provider) || push == Some(provider)
+            used_policies.contains(&provider) || push == Some(provider)
         });
     }
 
@@ -343,7 +343,7 @@ impl From<Fault> for Box<Refusal> {
     }
 }
 
-/// The result of a walk that does not wait.
+/// The result of an evaluation that does not wait.
 #[derive(Debug)]
 pub(crate) enum PolicyOutcome {
     Cleared(Cleared),
@@ -368,19 +368,15 @@ type StepResult = Result<(), Box<Refusal>>;
 /// Evaluates a rule's policies without waiting. Nothing is counted, acquired or recorded when it returns [`PolicyOutcome::Pending`].
 pub(crate) fn evaluate_sync(
     worker: &Rc<Worker>,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     req: &Request<'_>,
 ) -> PolicyOutcome {
-    let steps = match rule_steps(found) {
+    let steps = match rule_steps(route) {
         Ok([]) => return PolicyOutcome::Cleared(Cleared::new(worker)),
         Ok(steps) => steps,
         Err(refusal) => return PolicyOutcome::Refused(refusal),
     };
-    let at = PolicyInput {
-        worker,
-        route: found,
-        req,
-    };
+    let at = PolicyInput { worker, route, req };
     if steps.iter().any(|step| step.must_wait(&at)) {
         return PolicyOutcome::Pending;
     }
@@ -400,16 +396,12 @@ pub(crate) fn evaluate_sync(
 /// The refusal of the first policy that refuses the request, or that of a broken rule.
 pub(crate) async fn evaluate(
     worker: &Rc<Worker>,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     req: &Request<'_>,
 ) -> Result<Cleared, Box<Refusal>> {
-    let at = PolicyInput {
-        worker,
-        route: found,
-        req,
-    };
+    let at = PolicyInput { worker, route, req };
     let mut cleared = Cleared::new(worker);
-    for step in rule_steps(found)? {
+    for step in rule_steps(route)? {
         if step.must_wait(&at) {
             // Boxed, so that requests that do not wait reserve no space for it.
             Box::pin(step.check_async(&at, &mut cleared)).await?;
@@ -422,11 +414,11 @@ pub(crate) async fn evaluate(
 }
 
 /// Returns the policies of a request's rule. A rule that is broken passes no request.
-fn rule_steps<'f>(found: &'f RequestRoute<'_>) -> Result<&'f [PolicyStep], Box<Refusal>> {
-    let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
+fn rule_steps<'f>(route: &'f RequestRoute<'_>) -> Result<&'f [PolicyStep], Box<Refusal>> {
+    let plan = route.matched.plan().map_err(|_error| Fault::BrokenRule)?;
     let policies = &plan.policies;
-    match &found.cors {
-        Some(cross) if cross.is_preflight => Ok(&policies.steps[..policies.before_cors]),
+    match &route.cors {
+        Some(cors) if cors.is_preflight => Ok(&policies.steps[..policies.before_cors]),
         _ => Ok(&policies.steps),
     }
 }
@@ -445,7 +437,7 @@ impl Policies {
     pub(crate) fn of(
         rule: &Rule,
         missing: &[Name],
-        known: &mut PolicyRegistry,
+        registry: &mut PolicyRegistry,
         upstreams: &Upstreams,
     ) -> Result<Policies, String> {
         let counters = upstreams.counters();
@@ -454,18 +446,20 @@ impl Policies {
         let mut last = None;
         let mut names = UsedHeaders::default();
         let any = rule.policies.contains(&Policy::SatisfyAny);
-        let (mut alternatives, mut place) = (Vec::new(), 0);
+        let (mut alternatives, mut position) = (Vec::new(), 0);
         for policy in in_order(&rule.policies) {
             let phase = Phase::of(policy);
-            let same = last.replace(phase) == Some(phase);
+            let is_same_phase = last.replace(phase) == Some(phase);
             // Limits that are evaluated together with the previous one.
             match (policy, steps.last_mut()) {
-                (Policy::RateLimit(policy), Some(PolicyStep::Limits(limits))) if same => {
+                (Policy::RateLimit(policy), Some(PolicyStep::Limits(limits))) if is_same_phase => {
                     limits.add_limit(policy, missing, upstreams)?;
                     continue;
                 }
-                (Policy::Concurrency(policy), Some(PolicyStep::Concurrency(caps))) if same => {
-                    caps.add_limit(policy, counters);
+                (Policy::Concurrency(policy), Some(PolicyStep::Concurrency(concurrency)))
+                    if is_same_phase =>
+                {
+                    concurrency.add_limit(policy, counters);
                     continue;
                 }
                 _ => {}
@@ -478,7 +472,7 @@ impl Policies {
                 Policy::ClientCertificate(policy) => {
                     PolicyStep::Certificate(CertificateAuth::compile(policy, any, &mut names))
                 }
-                policy => match compile_step(policy, missing, known, upstreams, &mut names)? {
+                policy => match compile_step(policy, missing, registry, upstreams, &mut names)? {
                     Some(step) => step,
                     None => continue,
                 },
@@ -492,11 +486,11 @@ impl Policies {
                 policies.before_cors = steps.len();
             }
             if phase.position() < Phase::Authentication.position() {
-                place = steps.len();
+                position = steps.len();
             }
         }
         if any {
-            steps.insert(place, PolicyStep::Any(SatisfyAny::compile(alternatives)?));
+            steps.insert(position, PolicyStep::Any(SatisfyAny::compile(alternatives)?));
         }
         policies.steps = steps.into();
         policies.written_count = names.written.len();
@@ -522,7 +516,7 @@ impl Policies {
 }
 
 impl PolicyStep {
-    /// Returns whether evaluating it now would have to wait. Changes no state that another request or step could observe.
+    /// Returns whether the step would have to wait. Changes no state that another request or step could observe.
     fn must_wait(&self, at: &PolicyInput<'_, '_>) -> bool {
         match self {
             PolicyStep::Addresses(_)
@@ -539,7 +533,7 @@ impl PolicyStep {
         }
     }
 
-    /// Evaluates it; it must not have to wait.
+    /// Evaluates the step, which must not have to wait.
     fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         match self {
             PolicyStep::Addresses(policy) => policy.check(at),
@@ -551,13 +545,13 @@ impl PolicyStep {
             // External authorization always has to wait.
             PolicyStep::Authz(_) => Err(Fault::AuthzUnavailable.into()),
             PolicyStep::Limits(limits) => limits.check(at, cleared),
-            PolicyStep::Concurrency(caps) => caps.check(at, cleared),
+            PolicyStep::Concurrency(concurrency) => concurrency.check(at, cleared),
             PolicyStep::Shed(policy) => policy.check(at),
             PolicyStep::Inject(policy) => policy.check(at),
         }
     }
 
-    /// Evaluates it, waiting where needed.
+    /// Evaluates the step, waiting where needed.
     async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
         match self {
             PolicyStep::Basic(policy) => policy.check_async(at, cleared).await,

@@ -74,9 +74,9 @@ impl RateLimits {
         missing: &[Name],
         registry: &UpstreamRegistry,
     ) -> Result<(), String> {
-        let most = limits::RATE_LIMITS;
-        if self.all.len() == most {
-            return Err(format!("more than {most} rate limits"));
+        let max = limits::RATE_LIMITS;
+        if self.all.len() == max {
+            return Err(format!("more than {max} rate limits"));
         }
         self.all.push(CompiledLimit::of(policy, missing, registry)?);
         self.policies.clear();
@@ -94,48 +94,48 @@ impl RateLimits {
     }
 
     pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
-        let mut said = [LimitResult::default(); limits::RATE_LIMITS];
-        self.count_locally(at, cleared, &mut said)?;
-        self.finish_admitted(&said, cleared);
+        let mut results = [LimitResult::default(); limits::RATE_LIMITS];
+        self.count_locally(at, cleared, &mut results)?;
+        self.finish_admitted(&results, cleared);
         Ok(())
     }
 
     /// Evaluates limits of this process first: a request that they refuse causes no query.
     pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
-        let mut said = [LimitResult::default(); limits::RATE_LIMITS];
-        self.count_locally(at, cleared, &mut said)?;
+        let mut results = [LimitResult::default(); limits::RATE_LIMITS];
+        self.count_locally(at, cleared, &mut results)?;
         for (index, limit) in self.all.iter().enumerate() {
             let Some(redis) = &limit.redis else { continue };
             let key = limit.shared_key(at, cleared);
-            let taken = redis.count_request(at.worker, key.as_bytes(), limit.rate).await;
+            let count = redis.count_request(at.worker, key.as_bytes(), limit.rate).await;
             let mut count_here = || {
-                said[index].key = limit.key_hash(at, cleared);
+                results[index].key = limit.key_hash(at, cleared);
                 limit
                     .cells
-                    .count_request(said[index].key, limit.rate, at.worker.cx.now().0)
+                    .count_request(results[index].key, limit.rate, at.worker.cx.now().0)
             };
-            match taken {
+            match count {
                 Ok(verdict) => {
                     if verdict.passes && !redis.fail_closed {
                         // So that a key has no second budget when the Redis fails.
                         count_here();
                     }
-                    self.store_verdict(at, index, verdict, &mut said)?;
+                    self.store_verdict(at, index, verdict, &mut results)?;
                 }
                 Err(fault) if redis.fail_closed && !limit.log_only => {
-                    self.revert(&said);
+                    self.revert(&results);
                     return Err(fault.into());
                 }
                 Err(fault) if redis.fail_closed => at.worker.counters.count_fault(fault),
                 Err(fault) => {
                     at.worker.counters.count_fault(fault);
                     let verdict = count_here();
-                    said[index].counted_here = true;
-                    self.store_verdict(at, index, verdict, &mut said)?;
+                    results[index].counted_here = true;
+                    self.store_verdict(at, index, verdict, &mut results)?;
                 }
             }
         }
-        self.finish_admitted(&said, cleared);
+        self.finish_admitted(&results, cleared);
         Ok(())
     }
 
@@ -143,15 +143,15 @@ impl RateLimits {
         &self,
         at: &PolicyInput<'_, '_>,
         cleared: &Cleared,
-        said: &mut [LimitResult],
+        results: &mut [LimitResult],
     ) -> StepResult {
         let now = at.worker.cx.now().0;
         for (index, limit) in self.all.iter().enumerate() {
             if limit.redis.is_none() {
-                said[index].key = limit.key_hash(at, cleared);
-                let verdict = limit.cells.count_request(said[index].key, limit.rate, now);
-                said[index].counted_here = true;
-                self.store_verdict(at, index, verdict, said)?;
+                results[index].key = limit.key_hash(at, cleared);
+                let verdict = limit.cells.count_request(results[index].key, limit.rate, now);
+                results[index].counted_here = true;
+                self.store_verdict(at, index, verdict, results)?;
             }
         }
         Ok(())
@@ -163,10 +163,10 @@ impl RateLimits {
         at: &PolicyInput<'_, '_>,
         index: usize,
         verdict: RateVerdict,
-        said: &mut [LimitResult],
+        results: &mut [LimitResult],
     ) -> StepResult {
         let limit = &self.all[index];
-        said[index].verdict = Some(verdict);
+        results[index].verdict = Some(verdict);
         if verdict.passes {
             return Ok(());
         }
@@ -175,38 +175,38 @@ impl RateLimits {
                 .log_field("over_limit", LogField::Text(Arc::clone(&limit.name)));
             return Ok(());
         }
-        self.revert(said);
-        Err(self.refusal_after(said, verdict.retry_after))
+        self.revert(results);
+        Err(self.refusal_after(results, verdict.retry_after))
     }
 
-    fn finish_admitted(&self, said: &[LimitResult], cleared: &mut Cleared) {
+    fn finish_admitted(&self, results: &[LimitResult], cleared: &mut Cleared) {
         if self.all.iter().any(|limit| limit.headers != RateHeaders::None) {
             let PolicyContext {
                 response: answer,
                 text,
                 ..
             } = cleared.context_mut();
-            self.write_headers(said, answer, text);
+            self.write_headers(results, answer, text);
         }
     }
 
-    fn revert(&self, said: &[LimitResult]) {
-        for (limit, said) in self.all.iter().zip(said) {
-            let counted = said.verdict.is_some_and(|verdict| verdict.passes);
-            if counted && said.counted_here {
-                limit.cells.revert_request(said.key, limit.rate);
+    fn revert(&self, results: &[LimitResult]) {
+        for (limit, results) in self.all.iter().zip(results) {
+            let counted = results.verdict.is_some_and(|verdict| verdict.passes);
+            if counted && results.counted_here {
+                limit.cells.revert_request(results.key, limit.rate);
             }
         }
     }
 
-    fn refusal_after(&self, said: &[LimitResult], again: Duration) -> Box<Refusal> {
+    fn refusal_after(&self, results: &[LimitResult], again: Duration) -> Box<Refusal> {
         let mut fields = FieldBlock::new();
         push_field(
             &mut fields,
             "Retry-After",
             &ceil_seconds(again).max(1).to_string(),
         );
-        self.write_headers(said, &mut fields, &mut String::new());
+        self.write_headers(results, &mut fields, &mut String::new());
         Box::new(Refusal {
             fault: Fault::RateLimited,
             status: None,
@@ -216,24 +216,24 @@ impl RateLimits {
     }
 
     /// Writes the rate limit headers for clients.
-    fn write_headers(&self, said: &[LimitResult], fields: &mut FieldBlock, text: &mut String) {
+    fn write_headers(&self, results: &[LimitResult], fields: &mut FieldBlock, text: &mut String) {
         // Limits that only log are not shown.
-        let asked = self.all.iter().zip(said).filter(|(limit, _)| !limit.log_only);
-        let told = || {
-            asked
+        let checked = self.all.iter().zip(results).filter(|(limit, _)| !limit.log_only);
+        let reported = || {
+            checked
                 .clone()
-                .filter_map(|(limit, said)| Some((limit, said.verdict?)))
+                .filter_map(|(limit, result)| Some((limit, result.verdict?)))
         };
-        if told().count() == asked.clone().count() {
+        if reported().count() == checked.clone().count() {
             fields.append(&self.policies);
         } else {
-            join_policies(text, told().map(|(limit, _)| limit));
+            join_policies(text, reported().map(|(limit, _)| limit));
             if !text.is_empty() {
                 push_field(fields, "RateLimit-Policy", text);
             }
         }
         text.clear();
-        for (limit, verdict) in told().filter(|(limit, _)| limit.is_standard()) {
+        for (limit, verdict) in reported().filter(|(limit, _)| limit.is_standard()) {
             text.push_str(if text.is_empty() { "\"" } else { ", \"" });
             text.push_str(&limit.quoted);
             text.push_str("\";r=");
@@ -245,7 +245,7 @@ impl RateLimits {
             push_field(fields, "RateLimit", text);
         }
         let legacy =
-            told().filter(|(limit, _)| matches!(limit.headers, RateHeaders::Legacy | RateHeaders::Both));
+            reported().filter(|(limit, _)| matches!(limit.headers, RateHeaders::Legacy | RateHeaders::Both));
         // Of several with the same remainder, the first.
         if let Some((limit, verdict)) = legacy.min_by_key(|(_, verdict)| verdict.remaining) {
             let mut number = |name, number| {
@@ -267,16 +267,16 @@ impl CompiledLimit {
         registry: &UpstreamRegistry,
     ) -> Result<CompiledLimit, String> {
         let redis = policy.redis.as_ref().map(|redis| {
-            let shared = match &redis.upstream {
+            let upstream = match &redis.upstream {
                 Target::Upstream(name) if !missing.contains(name) => registry.find(name),
                 Target::Upstream(_) | Target::Broken { .. } => None,
             };
-            let shared = shared.ok_or("its Redis is not a configured upstream")?;
-            Ok(RedisLimiter::of(&policy.name, redis, Arc::clone(shared)))
+            let upstream = upstream.ok_or("its Redis is not a configured upstream")?;
+            Ok(RedisLimiter::of(&policy.name, redis, Arc::clone(upstream)))
         });
         let redis = redis
             .transpose()
-            .map_err(|why: &str| format!("rate limit `{}`: {why}", policy.name))?;
+            .map_err(|reason: &str| format!("rate limit `{}`: {reason}", policy.name))?;
         let keys = if policy.by.is_empty() { 1 } else { policy.keys };
         let cells = match &redis {
             // Nothing is counted here.

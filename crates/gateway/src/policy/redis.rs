@@ -2,9 +2,9 @@
 //!
 //! A request takes a connection of the Redis' upstream, as one for an origin would (its caps, TLS and endpoints apply), sends its
 //! query, and pools the connection. No request waits for longer than the limit's timeout; after a failure of the Redis it is not
-//! queried for a while, and then by one request. A cap of the gateway that is reached is no failure of the Redis: it fails that query
-//! alone, since clients could otherwise disable a limit by reaching the cap. A limit that does not deny is counted by this process
-//! meanwhile ([`super::rate_limit`]), so it never fails open.
+//! queried for a while, and then by one request. Reaching a cap of the gateway is no failure of the Redis and fails that query alone:
+//! clients could otherwise disable a limit by exhausting the cap. A limit that does not deny is counted by this process meanwhile
+//! ([`super::rate_limit`]), so it never fails open.
 //!
 //! ```text
 //! Up ── failure ─▶ Down until now + back-off ── expired: one probe ─┬─ response ─▶ Up
@@ -72,10 +72,10 @@ impl RedisBreakers {
 
 impl RedisLimiter {
     /// Returns the Redis for a limit of that name.
-    pub(super) fn of(limit: &Name, redis: &model::Redis, shared: Arc<UpstreamState>) -> RedisLimiter {
+    pub(super) fn of(limit: &Name, redis: &model::Redis, upstream: Arc<UpstreamState>) -> RedisLimiter {
         let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, SCRIPT.as_bytes());
         RedisLimiter {
-            upstream: shared,
+            upstream,
             prefix: format!("{}{limit}:", redis.prefix),
             user: redis.user.clone(),
             password: redis.password.clone(),
@@ -95,27 +95,27 @@ impl RedisLimiter {
         key: &[u8],
         rate: Rate,
     ) -> Result<RateVerdict, Fault> {
-        let standing = worker.redis_breakers.breaker_of(&self.upstream.name);
+        let breaker = worker.redis_breakers.breaker_of(&self.upstream.name);
         let now = worker.cx.now();
-        let before = standing.get();
+        let before = breaker.get();
         if now < before.until {
             return Err(Fault::LimiterDown);
         }
         if before.failures > 0 {
             // Concurrent requests do not query meanwhile: this one probes.
-            standing.set(RedisBreaker {
+            breaker.set(RedisBreaker {
                 until: now.after(self.timeout),
                 ..before
             });
         }
         match self.query_redis(worker, key, rate, now.after(self.timeout)).await {
             Ok(verdict) => {
-                standing.set(RedisBreaker::default());
+                breaker.set(RedisBreaker::default());
                 Ok(verdict)
             }
             // The fault is the gateway's own and no evidence about the Redis.
             Err(fault) if fault.side() == FaultSide::Gateway => {
-                standing.set(before);
+                breaker.set(before);
                 Err(Fault::LimiterDown)
             }
             Err(fault) => {
@@ -126,7 +126,7 @@ impl RedisLimiter {
                     let name = &self.upstream.name;
                     log::warn!("the Redis `{name}` does not count requests: {fault}");
                 }
-                standing.set(RedisBreaker { until, failures });
+                breaker.set(RedisBreaker { until, failures });
                 Err(Fault::LimiterDown)
             }
         }
@@ -139,41 +139,40 @@ impl RedisLimiter {
         rate: Rate,
         until: Time,
     ) -> Result<RateVerdict, Fault> {
-        let local = worker.pool(&self.upstream);
-        let left = || until.since(worker.cx.now());
-        local
-            .wait_until_resolved(local.connect_timeout().min(left()))
+        let pool = worker.pool(&self.upstream);
+        let remaining = || until.since(worker.cx.now());
+        pool.wait_until_resolved(pool.connect_timeout().min(remaining()))
             .await;
-        let _admitted = local.admit_request()?;
+        let _permit = pool.admit_request()?;
         let mut tried = Vec::new();
-        let mut chosen = local.select(&tried, None, AffinityHint::None)?;
+        let mut selected = pool.select(&tried, None, AffinityHint::None)?;
         let mut fresh = false;
         loop {
-            let span = local.connect_timeout().min(left());
+            let span = pool.connect_timeout().min(remaining());
             if span.is_zero() {
                 return Err(Fault::HeadTimeout);
             }
-            let link = match local.acquire_exclusive(&chosen.endpoint, fresh, span).await {
-                Ok(link) => link,
+            let conn = match pool.acquire_exclusive(&selected.endpoint, fresh, span).await {
+                Ok(conn) => conn,
                 Err(fault) if fault.is_connect_failure() => {
-                    tried.push(Rc::clone(&chosen.endpoint));
-                    if !local.has_untried_endpoint(&tried) {
+                    tried.push(Rc::clone(&selected.endpoint));
+                    if !pool.has_untried_endpoint(&tried) {
                         return Err(fault);
                     }
-                    chosen = local.select(&tried, None, AffinityHint::None)?;
+                    selected = pool.select(&tried, None, AffinityHint::None)?;
                     continue;
                 }
                 Err(fault) => return Err(fault),
             };
-            let kept = link.requests > 0;
-            match self.run_script(worker, &link, key, rate, until).await {
+            let was_pooled = conn.requests > 0;
+            match self.run_script(worker, &conn, key, rate, until).await {
                 Ok(verdict) => {
-                    local.release(&chosen.endpoint, link);
+                    pool.release(&selected.endpoint, conn);
                     worker.start_sweeping();
                     return Ok(verdict);
                 }
                 // The connection was closed while it was idle.
-                Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh => fresh = true,
+                Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if was_pooled && !fresh => fresh = true,
                 Err(fault) => return Err(fault),
             }
         }
@@ -182,13 +181,13 @@ impl RedisLimiter {
     async fn run_script(
         &self,
         worker: &Rc<Worker>,
-        link: &PooledConnection,
+        conn: &PooledConnection,
         key: &[u8],
         rate: Rate,
         until: Time,
     ) -> Result<RateVerdict, Fault> {
         let mut out = Vec::new();
-        let signs_in = link.requests == 0 && self.password.is_some();
+        let signs_in = conn.requests == 0 && self.password.is_some();
         if signs_in && let Some(password) = &self.password {
             match &self.user {
                 Some(user) => resp::write_command(&mut out, &[b"AUTH", user.as_bytes(), password.expose()]),
@@ -198,39 +197,39 @@ impl RedisLimiter {
         let (share, most) = rate.in_micros();
         let [share, most] = [share.to_string(), most.to_string()];
         let key = [self.prefix.as_bytes(), key].concat();
-        let eval = |out: &mut Vec<u8>, how: &[u8], what: &str| {
-            let words = [
-                how,
-                what.as_bytes(),
+        let eval = |out: &mut Vec<u8>, command: &[u8], script: &str| {
+            let arguments = [
+                command,
+                script.as_bytes(),
                 b"1",
                 &key,
                 share.as_bytes(),
                 most.as_bytes(),
             ];
-            resp::write_command(out, &words);
+            resp::write_command(out, &arguments);
         };
         eval(&mut out, b"EVALSHA", &self.sha);
         let send = |out: &[u8]| {
-            let left = until.since(worker.cx.now()).max(Duration::from_millis(1));
-            link.stream.set_deadline(Some(left));
-            link.stream
+            let remaining = until.since(worker.cx.now()).max(Duration::from_millis(1));
+            conn.stream.set_deadline(Some(remaining));
+            conn.stream
                 .write_now(out)
                 .map_err(|_closed| Fault::ResetBeforeHead)
         };
         send(&out)?;
-        if signs_in && let RespReply::Error(why) = read_reply(link).await? {
+        if signs_in && let RespReply::Error(reason) = read_reply(conn).await? {
             log::warn!(
-                "the Redis `{}` rejects the credentials: {why}",
+                "the Redis `{}` rejects the credentials: {reason}",
                 self.upstream.name
             );
             return Err(Fault::GarbageHead);
         }
-        let mut reply = read_reply(link).await?;
-        if matches!(&reply, RespReply::Error(why) if why == "NOSCRIPT") {
+        let mut reply = read_reply(conn).await?;
+        if matches!(&reply, RespReply::Error(reason) if reason == "NOSCRIPT") {
             out.clear();
             eval(&mut out, b"EVAL", SCRIPT);
             send(&out)?;
-            reply = read_reply(link).await?;
+            reply = read_reply(conn).await?;
         }
         match reply {
             RespReply::Numbers(numbers) => match numbers[..] {
@@ -239,8 +238,8 @@ impl RedisLimiter {
                 }
                 _ => Err(Fault::GarbageHead),
             },
-            RespReply::Error(why) => {
-                log::warn!("the Redis `{}` does not count: {why}", self.upstream.name);
+            RespReply::Error(reason) => {
+                log::warn!("the Redis `{}` does not count: {reason}", self.upstream.name);
                 Err(Fault::GarbageHead)
             }
             RespReply::Text | RespReply::Number(_) => Err(Fault::GarbageHead),
@@ -249,10 +248,10 @@ impl RedisLimiter {
 }
 
 /// Reads the next reply.
-async fn read_reply(link: &PooledConnection) -> Result<RespReply, Fault> {
+async fn read_reply(conn: &PooledConnection) -> Result<RespReply, Fault> {
     let mut parsed = Ok(None);
     let received = poll_fn(|context| {
-        let polled = link.stream.poll_received(context, |bytes| {
+        let polled = conn.stream.poll_received(context, |bytes| {
             parsed = resp::parse_reply(bytes);
             match &parsed {
                 Ok(Some((_, used))) => *used,

@@ -89,8 +89,8 @@ fn push_targets<'c>(rule: &Rule, config: &'c Config) -> impl Iterator<Item = &'c
         .push
         .as_ref()
         .filter(|_| matches!(rule.action, Action::Push(_)));
-    let asks = push.into_iter().flat_map(|push| push.proxy.events.values());
-    asks.filter_map(|ask| match &ask.upstream {
+    let endpoints = push.into_iter().flat_map(|push| push.proxy.events.values());
+    endpoints.filter_map(|endpoint| match &endpoint.upstream {
         Target::Upstream(name) => Some(name),
         Target::Broken { .. } => None,
     })

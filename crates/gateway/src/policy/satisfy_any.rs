@@ -27,16 +27,16 @@ impl SatisfyAny {
 
     /// Returns whether no policy admits the request without waiting, and a policy that must wait might.
     pub(super) fn must_wait(&self, at: &PolicyInput<'_, '_>) -> bool {
-        let mut waits = false;
+        let mut may_wait = false;
         for step in &self.0 {
             if step.must_wait(at) {
-                waits = true;
+                may_wait = true;
             } else if step.check(at, &mut Cleared::new(at.worker)).is_ok() {
                 // Its results are discarded: it is evaluated again by `pass`.
                 return false;
             }
         }
-        waits
+        may_wait
     }
 
     pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
@@ -66,7 +66,7 @@ impl SatisfyAny {
             if refusal.is_none() {
                 match Box::pin(step.check_async(at, cleared)).await {
                     Ok(()) => return Ok(()),
-                    Err(found) => *refusal = Some(found),
+                    Err(error) => *refusal = Some(error),
                 }
             }
         }

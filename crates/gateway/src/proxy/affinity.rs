@@ -1,7 +1,7 @@
 //! Session affinity: the token that identifies an endpoint, and its expiry.
 //!
-//! The token is a hash of the endpoint's address. It is no secret: a client that knows the addresses can identify the endpoint, and a
-//! client that sends another token gets another endpoint, which it could have got by chance as well.
+//! The token is a hash of the endpoint's address and not a secret: a client that knows the addresses can identify the endpoint, and a
+//! client that sends another token only selects another endpoint.
 
 use ringmain_web::Request;
 
@@ -33,29 +33,32 @@ impl AffinitySession {
             last_used: now,
         };
         let session = text.and_then(AffinitySession::parse).unwrap_or(none);
-        let over = |since: u64, span: Option<std::time::Duration>| {
+        let is_expired = |since: u64, span: Option<std::time::Duration>| {
             span.is_some_and(|span| since > now || now - since > span.as_secs())
         };
         // A session without limits of its lifetime has no time stamps.
         let timed = affinity.lasts.is_some() || affinity.idle.is_some();
-        let untold = timed && session.started == 0;
-        if untold || over(session.started, affinity.lasts) || over(session.last_used, affinity.idle) {
+        let lacks_start = timed && session.started == 0;
+        if lacks_start
+            || is_expired(session.started, affinity.lasts)
+            || is_expired(session.last_used, affinity.idle)
+        {
             return none;
         }
         session
     }
 
-    /// Parses `token` or `token.began.used`, hexadecimal.
+    /// Parses `token` or `token.started.used`, hexadecimal.
     fn parse(text: &str) -> Option<AffinitySession> {
         let mut parts = text.split('.').map(|part| u64::from_str_radix(part, 16).ok());
         let token = parts.next()??;
-        let (began, used) = match (parts.next(), parts.next()) {
+        let (started_at, used) = match (parts.next(), parts.next()) {
             (None, _) => (0, 0),
-            (began, used) => (began??, used??),
+            (started_at, used) => (started_at??, used??),
         };
         Some(AffinitySession {
             token: Some(token),
-            started: began,
+            started: started_at,
             last_used: used,
         })
     }
@@ -74,14 +77,14 @@ impl AffinitySession {
         now: u64,
     ) -> Option<(&'a str, String)> {
         let timed = affinity.lasts.is_some() || affinity.idle.is_some();
-        let same = self.token == Some(token);
+        let is_same = self.token == Some(token);
         // Idle time requires an update for each request; one per second suffices.
-        if same && !(affinity.idle.is_some() && self.last_used != now) {
+        if is_same && !(affinity.idle.is_some() && self.last_used != now) {
             return None;
         }
-        let began = if same { self.started } else { now };
+        let started_at = if is_same { self.started } else { now };
         let value = if timed {
-            format!("{token:016x}.{began:x}.{now:x}")
+            format!("{token:016x}.{started_at:x}.{now:x}")
         } else {
             format!("{token:016x}")
         };

@@ -89,7 +89,7 @@ impl<'a> ForwardTarget<'a> {
 
 /// Collects the parts from which the head for a backend is written.
 fn build_upstream_request<'a>(
-    found: &RequestRoute<'a>,
+    route: &RequestRoute<'a>,
     forward: &'a Forward,
     backend: &'a PlannedBackend,
     number: usize,
@@ -98,13 +98,13 @@ fn build_upstream_request<'a>(
 ) -> UpstreamRequest<'a> {
     let upgrade = offered_upgrade(req, forward);
     UpstreamRequest {
-        listener: found.listener,
+        listener: route.listener,
         changes: &backend.request,
         cleared,
         rule: &forward.rewrite,
         backend: &forward.backends[number].rewrite,
-        prefix: found.matched.prefix(),
-        decoded: found.decoded_path.clone(),
+        prefix: route.matched.prefix(),
+        decoded: route.decoded_path.clone(),
         upgrade,
         challenge: upgrade
             .filter(|_| req.version() == Version::Http2)
@@ -170,7 +170,7 @@ fn websocket_challenge(req: &Request<'_>) -> Challenge {
 
 /// Returns the protocol to offer in `Upgrade`: an allowed one, the only one requested, and only for a request without a body.
 fn offered_upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
-    let wanted = req.head().upgrade?;
+    let upgrade = req.head().upgrade?;
     if req.head().fields.all_known(Known::Upgrade).nth(1).is_some() {
         return None;
     }
@@ -181,5 +181,5 @@ fn offered_upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]>
             .iter()
             .any(|allowed| name.eq_ignore_ascii_case(allowed.as_bytes()))
     };
-    (req.head().framing == Framing::None && allowed(wanted)).then_some(wanted)
+    (req.head().framing == Framing::None && allowed(upgrade)).then_some(upgrade)
 }

@@ -11,20 +11,20 @@ pub(super) enum ResponseDecoder {
     /// HTTP/2 frames.
     H2 {
         /// Bytes that the rule's limit still allows; `None`: unlimited.
-        left: Option<u64>,
+        remaining: Option<u64>,
         /// Set if the head rules out a body.
-        is_bare: bool,
+        is_bodiless: bool,
     },
 }
 
 impl ResponseDecoder {
     /// Creates the state for a framed body.
-    pub(super) fn from_framing(framing: Framing, most: Option<u64>) -> Result<ResponseDecoder, Fault> {
-        match (framing, most) {
-            (Framing::Length(length), Some(most)) if length > most => Err(Fault::ResponseTooLarge),
+    pub(super) fn from_framing(framing: Framing, limit: Option<u64>) -> Result<ResponseDecoder, Fault> {
+        match (framing, limit) {
+            (Framing::Length(length), Some(limit)) if length > limit => Err(Fault::ResponseTooLarge),
             _ => Ok(ResponseDecoder::H2 {
-                left: most,
-                is_bare: framing == Framing::None,
+                remaining: limit,
+                is_bodiless: framing == Framing::None,
             }),
         }
     }
@@ -32,7 +32,7 @@ impl ResponseDecoder {
     pub(super) fn is_finished(&self) -> bool {
         match self {
             ResponseDecoder::Http1(decoder) => decoder.is_over(),
-            ResponseDecoder::H2 { is_bare, .. } => *is_bare,
+            ResponseDecoder::H2 { is_bodiless, .. } => *is_bodiless,
         }
     }
 }

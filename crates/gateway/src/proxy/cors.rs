@@ -21,18 +21,19 @@ pub(crate) struct CorsHeaders {
 
 /// Builds the CORS fields of the response to a request.
 pub(super) fn build_headers(cors: &Cors, req: &Request<'_>) -> CorsHeaders {
-    let asked = announced_method(req.method().as_str(), &Headers::Fields(req.head().fields));
+    let announced = announced_method(req.method().as_str(), &Headers::Fields(req.head().fields));
     let mut fields = FieldBlock::new();
-    let mut put = |name: &str, value: &str| {
+    let mut set = |name: &str, value: &str| {
         // Values are from the configuration, or were checked to be lists of tokens or an origin.
         let _ = fields.push(name, value.as_bytes());
     };
     let any = cors.origins.contains(&Origin::Any);
     // A response that depends on the origin must not be cached for another one.
-    match (any && !cors.credentials, asked) {
+    let allows_all = any && !cors.credentials;
+    match (allows_all, announced) {
         (true, None) => {}
-        (false, None) => put("Vary", "Origin"),
-        (_, Some(_)) => put(
+        (false, None) => set("Vary", "Origin"),
+        (_, Some(_)) => set(
             "Vary",
             "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
         ),
@@ -43,22 +44,22 @@ pub(super) fn build_headers(cors: &Cors, req: &Request<'_>) -> CorsHeaders {
     let Some(origin) = origin else {
         return CorsHeaders {
             fields,
-            is_preflight: asked.is_some(),
+            is_preflight: announced.is_some(),
         };
     };
-    let everyone = any && !cors.credentials;
-    put("Access-Control-Allow-Origin", if everyone { "*" } else { origin });
+    let allowed_origin = if allows_all { "*" } else { origin };
+    set("Access-Control-Allow-Origin", allowed_origin);
     if cors.credentials {
-        put("Access-Control-Allow-Credentials", "true");
+        set("Access-Control-Allow-Credentials", "true");
     }
     // With credentials `*` is a literal header name.
     let names = cors.exposed_headers.iter().map(|name| name.as_str());
     let exposed = join_names(names.filter(|name| !(cors.credentials && *name == "*")));
     if !exposed.is_empty() {
-        put("Access-Control-Expose-Headers", &exposed);
+        set("Access-Control-Expose-Headers", &exposed);
     }
-    if let Some(method) = asked {
-        let listed = || match &cors.methods[..] {
+    if let Some(method) = announced {
+        let allowed_methods = || match &cors.methods[..] {
             [] => SAFELISTED_METHODS.to_owned(),
             methods => join_names(methods.iter().map(|method| method.as_str())),
         };
@@ -66,28 +67,28 @@ pub(super) fn build_headers(cors: &Cors, req: &Request<'_>) -> CorsHeaders {
         let methods = match (cors.any_method, cors.credentials) {
             (true, false) => "*".to_owned(),
             (true, true) => method.to_owned(),
-            (false, _) => listed(),
+            (false, _) => allowed_methods(),
         };
-        put("Access-Control-Allow-Methods", &methods);
-        let wanted = req.header("Access-Control-Request-Headers").filter(|list| {
+        set("Access-Control-Allow-Methods", &methods);
+        let requested = req.header("Access-Control-Request-Headers").filter(|list| {
             let names = || list_elements(list.as_bytes());
             names().all(|name| str::from_utf8(name).is_ok_and(is_token))
         });
         let headers = match (cors.any_request_header, cors.credentials) {
             // `*` does not cover `Authorization`, which is listed by name.
-            (true, _) => wanted.unwrap_or_default().to_owned(),
+            (true, _) => requested.unwrap_or_default().to_owned(),
             (false, _) => join_names(cors.request_headers.iter().map(|name| name.as_str())),
         };
         if !headers.is_empty() {
-            put("Access-Control-Allow-Headers", &headers);
+            set("Access-Control-Allow-Headers", &headers);
         }
         if let Some(age) = cors.max_age {
-            put("Access-Control-Max-Age", &age.as_secs().to_string());
+            set("Access-Control-Max-Age", &age.as_secs().to_string());
         }
     }
     CorsHeaders {
         fields,
-        is_preflight: asked.is_some(),
+        is_preflight: announced.is_some(),
     }
 }
 

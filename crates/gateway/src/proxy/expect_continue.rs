@@ -18,8 +18,8 @@ pub(super) async fn wait_for_continue(cx: &Cx, req: &Request<'_>) {
         return;
     }
     // Boxed, so that requests without the field need no room for it.
-    let begun = with_timeout(cx, limits::EXPECT_WAIT, Box::pin(req.body_started())).await;
-    if begun.is_none() && !req.expects_continue() {
+    let started = with_timeout(cx, limits::EXPECT_WAIT, Box::pin(req.body_started())).await;
+    if started.is_none() && !req.expects_continue() {
         // The final response has started: the client sends its body unrequested, or not at all.
         req.body_started().await;
     }

@@ -48,7 +48,7 @@ use crate::upstream::{AffinityHint, RequestPermit};
 /// A request on the fast path. Reused for other requests after it has finished.
 pub(crate) struct FastPathRequest {
     worker: Weak<Worker>,
-    me: Weak<FastPathRequest>,
+    weak_self: Weak<FastPathRequest>,
     state: RefCell<Option<FastPathState>>,
     /// Its index among the requests that wait for a stream.
     pub(super) waiting_index: Cell<Option<usize>>,
@@ -64,7 +64,7 @@ pub(crate) struct FastPathState {
     pub(super) attempt: Option<StartedAttempt>,
     /// Its arrival.
     pub(super) arrived: Time,
-    ticket: Option<Responder>,
+    responder: Option<Responder>,
     id: ResponderId,
     /// Its series in metrics.
     series: u32,
@@ -96,24 +96,24 @@ pub(crate) struct StartedAttempt {
 pub(crate) fn try_fast_path(
     worker: &Rc<Worker>,
     req: &Request<'_>,
-    ticket: Responder,
+    responder: Responder,
 ) -> Result<Rc<dyn AbortHandle>, Responder> {
-    let Some(mut state) = start_request(worker, req, ticket.id()) else {
-        return Err(ticket);
+    let Some(mut state) = start_request(worker, req, responder.id()) else {
+        return Err(responder);
     };
     let request = worker.fast_path.take_idle().unwrap_or_else(|| {
-        Rc::new_cyclic(|me| FastPathRequest {
+        Rc::new_cyclic(|weak_self| FastPathRequest {
             worker: Rc::downgrade(worker),
-            me: Weak::clone(me),
+            weak_self: Weak::clone(weak_self),
             state: RefCell::new(None),
             waiting_index: Cell::new(None),
         })
     });
-    state.ticket = Some(ticket);
+    state.responder = Some(responder);
     match state.upstream_conn() {
-        Some(UpstreamConn::Http1(sole)) => {
+        Some(UpstreamConn::Http1(pooled)) => {
             let receiver: Rc<dyn Receiver> = request.clone();
-            sole.stream.attend(Some(receiver));
+            pooled.stream.attend(Some(receiver));
             request.state.replace(Some(state));
         }
         Some(UpstreamConn::H2(channel)) => {
@@ -137,11 +137,11 @@ fn start_request(worker: &Rc<Worker>, req: &Request<'_>, id: ResponderId) -> Opt
     }
     let view = worker.view();
     let evaluation = evaluate(worker, &view, req, None, |route| needs_no_task(route));
-    let Evaluation::Matched(mut found, Some(policy_result)) = evaluation else {
+    let Evaluation::Matched(mut request_route, Some(policy_result)) = evaluation else {
         return None;
     };
-    let plan = found.matched.plan().ok()?;
-    let Action::Forward(rule) = &found.matched.rule().action else {
+    let plan = request_route.matched.plan().ok()?;
+    let Action::Forward(rule) = &request_route.matched.rule().action else {
         return None;
     };
     let started = policy_result.as_ref().ok().and_then(|cleared| {
@@ -151,29 +151,29 @@ fn start_request(worker: &Rc<Worker>, req: &Request<'_>, id: ResponderId) -> Opt
             rule,
             plan,
         };
-        start_attempt(worker, &found, request)
+        start_attempt(worker, &request_route, request)
     });
     let logged = req.is_logged();
-    let route = found.matched.route();
+    let route = request_route.matched.route();
     let changes = started
         .as_ref()
         .map(|started| &plan.backends[started.backend].response);
-    let needed = changes.is_some_and(|changes| needs_rule(rule, changes, logged));
+    let needs_rule = changes.is_some_and(|changes| needs_rule(rule, changes, logged));
     let series = match &started {
         Some(started) => &plan.backends[started.backend].series,
         None => &plan.number,
     };
     let counted = series.get().copied();
-    let client = logged.then(|| client::address(&found.listener.client_address, req));
+    let client = logged.then(|| client::address(&request_route.listener.client_address, req));
     Some(FastPathState {
         policy_result,
         arrived: worker.cx.now(),
-        ticket: None,
+        responder: None,
         id,
         series: counted.unwrap_or_else(|| worker.route_number(&route.route().name)),
         is_head: req.method() == Method::Head,
-        rule: needed.then(|| (Arc::clone(route), found.matched.rule_number())),
-        cors: found.cors.take().map(|cross| cross.fields),
+        rule: needs_rule.then(|| (Arc::clone(route), request_route.matched.rule_number())),
+        cors: request_route.cors.take().map(|cors| cors.fields),
         client: client.flatten(),
         attempt: started,
         view,
@@ -252,27 +252,29 @@ fn has_long_timeout(worker: &Rc<Worker>, span: Option<Duration>) -> bool {
 
 /// Returns whether the response depends on the rule. Otherwise no reference count that workers share is touched.
 fn needs_rule(rule: &Forward, changes: &StatusHeaderEdits, logged: bool) -> bool {
-    let again = rule
+    let has_retry_statuses = rule
         .retry
         .as_ref()
         .is_some_and(|retry| !retry.on.statuses.is_empty());
-    logged || again || rule.replace_errors || rule.body.response.is_some() || !changes.is_empty()
+    logged || has_retry_statuses || rule.replace_errors || rule.body.response.is_some() || !changes.is_empty()
 }
 
 impl Receiver for FastPathRequest {
     fn data(&self, bytes: &[u8]) -> usize {
-        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+        let (Some(worker), Some(weak_self)) = (self.worker.upgrade(), self.weak_self.upgrade()) else {
             return bytes.len();
         };
         let Some(mut state) = self.state.take() else {
             return 0;
         };
-        if !state.try_respond(&worker, |state, ticket| state.relay_http1(&worker, bytes, ticket)) {
+        if !state.try_respond(&worker, |state, responder| {
+            state.relay_http1(&worker, bytes, responder)
+        }) {
             // The connection notifies again later.
             self.state.replace(Some(state));
             return 0;
         }
-        worker.fast_path.recycle(me);
+        worker.fast_path.recycle(weak_self);
         bytes.len()
     }
 
@@ -281,7 +283,7 @@ impl Receiver for FastPathRequest {
             .state
             .borrow()
             .as_ref()
-            .is_some_and(|state| state.ticket.is_some())
+            .is_some_and(|state| state.responder.is_some())
         {
             self.hand_over_to_task();
         }
@@ -290,15 +292,15 @@ impl Receiver for FastPathRequest {
 
 impl StreamObserver for FastPathRequest {
     fn on_ready(&self) {
-        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+        let (Some(worker), Some(weak_self)) = (self.worker.upgrade(), self.weak_self.upgrade()) else {
             return;
         };
         worker.fast_path.remove_waiting(self);
         let Some(mut state) = self.state.take() else {
             return;
         };
-        if state.try_respond(&worker, |state, ticket| state.relay_h2(&worker, ticket)) {
-            return worker.fast_path.recycle(me);
+        if state.try_respond(&worker, |state, responder| state.relay_h2(&worker, responder)) {
+            return worker.fast_path.recycle(weak_self);
         }
         self.state.replace(Some(state));
         self.hand_over_to_task();
@@ -313,20 +315,20 @@ impl FastPathRequest {
 
     /// Hands the rest over to a task.
     pub(super) fn hand_over_to_task(&self) {
-        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+        let (Some(worker), Some(weak_self)) = (self.worker.upgrade(), self.weak_self.upgrade()) else {
             return;
         };
         worker.fast_path.remove_waiting(self);
-        let (ticket, id) = match &mut *self.state.borrow_mut() {
+        let (responder, id) = match &mut *self.state.borrow_mut() {
             Some(state) => {
                 state.detach_observer();
-                (state.ticket.take(), state.id)
+                (state.responder.take(), state.id)
             }
             None => return,
         };
-        worker.fast_path.add_handed_over(id, me);
+        worker.fast_path.add_handed_over(id, weak_self);
         // At the limit of tasks the request gets none, and its client was answered.
-        if !ticket.is_some_and(Responder::start_task) {
+        if !responder.is_some_and(Responder::start_task) {
             self.finish_without_response(503);
         }
     }
@@ -347,7 +349,7 @@ impl FastPathRequest {
         state.detach_observer();
         state.finish_abandoned(&worker);
         drop(state);
-        if let Some(request) = handed.or_else(|| self.me.upgrade()) {
+        if let Some(request) = handed.or_else(|| self.weak_self.upgrade()) {
             worker.fast_path.recycle(request);
         }
     }
@@ -377,7 +379,7 @@ impl FastPathState {
     /// Stops receiving events of the connection.
     fn detach_observer(&self) {
         match self.upstream_conn() {
-            Some(UpstreamConn::Http1(sole)) => sole.stream.attend(None),
+            Some(UpstreamConn::Http1(pooled)) => pooled.stream.attend(None),
             Some(UpstreamConn::H2(channel)) => channel.set_observer(None),
             None => {}
         }
@@ -389,16 +391,16 @@ impl FastPathState {
         worker: &Rc<Worker>,
         read: impl FnOnce(&FastPathState, Responder) -> Result<(u16, bool), Responder>,
     ) -> bool {
-        let Some(ticket) = self.ticket.take() else {
+        let Some(responder) = self.responder.take() else {
             return false;
         };
-        match read(self, ticket) {
+        match read(self, responder) {
             Ok((status, keep_alive)) => {
                 self.finish_responded(worker, status, keep_alive);
                 true
             }
-            Err(ticket) => {
-                self.ticket = Some(ticket);
+            Err(responder) => {
+                self.responder = Some(responder);
                 false
             }
         }
@@ -409,7 +411,7 @@ impl FastPathState {
         &self,
         worker: &Rc<Worker>,
         bytes: &[u8],
-        ticket: Responder,
+        responder: Responder,
     ) -> Result<(u16, bool), Responder> {
         let WorkerScratch {
             limits,
@@ -421,42 +423,42 @@ impl FastPathState {
         let method = if self.is_head { Method::Head } else { Method::Get };
         let parsed = parse_response(bytes, method, limits, &mut HeadScanner::new(), table);
         let Ok(Parsed::Complete { head, bytes: length }) = parsed else {
-            return Err(ticket);
+            return Err(responder);
         };
         let body = &bytes[length..];
-        let is_whole = match head.framing {
+        let is_complete = match head.framing {
             Framing::None => body.is_empty(),
             Framing::Length(length) => body.len() as u64 == length,
             Framing::Chunked | Framing::UntilClose => false,
         };
-        if is_whole && !head.switches {
-            self.relay_response(worker, &head, body, fields, date, ticket)
+        if is_complete && !head.switches {
+            self.relay_response(worker, &head, body, fields, date, responder)
         } else {
-            Err(ticket)
+            Err(responder)
         }
     }
 
     /// Relays a response on a stream, if the stream has ended.
-    fn relay_h2(&self, worker: &Rc<Worker>, ticket: Responder) -> Result<(u16, bool), Responder> {
+    fn relay_h2(&self, worker: &Rc<Worker>, responder: Responder) -> Result<(u16, bool), Responder> {
         let Some(UpstreamConn::H2(channel)) = self.upstream_conn() else {
-            return Err(ticket);
+            return Err(responder);
         };
         let WorkerScratch {
             table, fields, date, ..
         } = &mut *worker.scratch.borrow_mut();
-        let mut ticket = Some(ticket);
-        let passed = channel.with_complete_response(|stored, body| {
+        let mut responder = Some(responder);
+        let relayed = channel.with_complete_response(|stored, body| {
             let head = load_response(stored, table)?;
             // A task drops a body that is not allowed here.
             if !body.is_empty() && (self.is_head || matches!(head.status, 204 | 304)) {
                 return None;
             }
-            let passed = self.relay_response(worker, &head, body, fields, date, ticket.take()?);
-            passed.map_err(|back| ticket = Some(back)).ok()
+            let relayed = self.relay_response(worker, &head, body, fields, date, responder.take()?);
+            relayed.map_err(|returned| responder = Some(returned)).ok()
         });
-        match (passed.flatten(), ticket) {
-            (Some(passed), _) => Ok(passed),
-            (None, Some(ticket)) => Err(ticket),
+        match (relayed.flatten(), responder) {
+            (Some(relayed), _) => Ok(relayed),
+            (None, Some(responder)) => Err(responder),
             (None, None) => unreachable!("an unused ticket is returned"),
         }
     }
@@ -470,21 +472,21 @@ impl FastPathState {
         body: &[u8],
         fields: &mut FieldBlock,
         date: &mut DateCache,
-        ticket: Responder,
+        responder: Responder,
     ) -> Result<(u16, bool), Responder> {
         let Some((attempt, rules)) = self.response_rules().filter(|_| !head.is_interim()) else {
-            return Err(ticket);
+            return Err(responder);
         };
         let is_too_long = rules.body_limit.is_some_and(|limit| body.len() as u64 > limit);
         if is_too_long || rules.special(head.status).is_some() {
-            return Err(ticket);
+            return Err(responder);
         }
         fields.clear();
         if rules.write_fields(head, fields, date, worker.cx.wall()).is_err() {
-            return Err(ticket);
+            return Err(responder);
         }
         let framing = response::client_framing(head, self.is_head);
-        ticket.forward(head.status, fields, framing, body, |req| {
+        responder.forward(head.status, fields, framing, body, |req| {
             self.log_attempt(worker, attempt, req)
         })?;
         Ok((head.status, head.keep_alive))
@@ -533,16 +535,16 @@ impl FastPathState {
         let now = worker.cx.now();
         self.detach_observer();
         if let Some(StartedAttempt {
-            pool: local,
-            endpoint: chosen,
-            conn: link,
+            pool,
+            endpoint: selected,
+            conn,
             sent,
             ..
         }) = self.attempt.take()
         {
-            local.record_response(&chosen.endpoint, now.since(sent), status);
-            if let Some(conn) = link {
-                worker.pool_conn(&local, &chosen.endpoint, conn, keep_alive);
+            pool.record_response(&selected.endpoint, now.since(sent), status);
+            if let Some(conn) = conn {
+                worker.pool_conn(&pool, &selected.endpoint, conn, keep_alive);
             }
         }
         worker

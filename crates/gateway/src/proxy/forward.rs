@@ -50,7 +50,7 @@ struct ForwardJob<'a, 'r> {
     upstream_request: UpstreamRequest<'a>,
     req: &'a Request<'r>,
     deadlines: ExchangeTimeouts,
-    /// The hash of its balancing key.
+    /// The hash of the balancing key.
     key: Option<u64>,
     affinity_hint: AffinityHint,
     affinity: Option<&'a Affinity>,
@@ -74,7 +74,7 @@ pub(super) type StartedConn = (SelectedEndpoint, Option<UpstreamConn>, Time);
 /// A failed attempt.
 struct AttemptError {
     kind: AttemptErrorKind,
-    /// It was sent on a pooled connection, and no byte of a response arrived: the upstream may have closed the connection just then.
+    /// The request was sent on a pooled connection, and no byte of a response arrived: the upstream may have closed it at the same time.
     is_stale: bool,
     /// The endpoint has reported that it did not process the request.
     is_unprocessed: bool,
@@ -83,7 +83,7 @@ struct AttemptError {
 }
 
 impl AttemptError {
-    /// Creates one from a failure; `before`: the connection has served other requests.
+    /// Creates the error of a failure; `before`: the connection has served other requests.
     fn from_failure(failure: Failure, before: bool) -> AttemptError {
         AttemptError {
             is_stale: before && is_stale_connection(&failure),
@@ -93,7 +93,7 @@ impl AttemptError {
         }
     }
 
-    /// Creates one from the status of a response that is not relayed.
+    /// Creates the error of a response that is not relayed.
     fn from_status(status: u16) -> AttemptError {
         AttemptError {
             kind: AttemptErrorKind::Status(status),
@@ -120,7 +120,7 @@ impl<F: Into<Failure>> From<F> for AttemptError {
 /// Forwards a request, and retries it if that is allowed. `started`: its first attempt, if the fast path has started it.
 pub(super) async fn forward(
     worker: &Rc<Worker>,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     request: ClearedRequest<'_, '_>,
     started: Option<StartedAttempt>,
     chain: Option<&FilterChain>,
@@ -139,8 +139,8 @@ pub(super) async fn forward(
         timeouts,
         key,
         upstream_request,
-    } = ForwardTarget::new(worker, found, request, started.as_ref())?;
-    if let (Some(count), Some(series)) = (found.counter, backend.series.get()) {
+    } = ForwardTarget::new(worker, route, request, started.as_ref())?;
+    if let (Some(count), Some(series)) = (route.counter, backend.series.get()) {
         count.series(*series);
     }
     check_body(forward, req)?;
@@ -159,13 +159,13 @@ pub(super) async fn forward(
         deadlines: timeouts,
         key,
         affinity,
-        affinity_hint: affinity_hint(found, affinity, &session, req),
+        affinity_hint: affinity_hint(route, affinity, &session, req),
         session,
         admission: ShareAdmission::default(),
         replay: start_replay(forward, &pool, cleared),
         grpc_web: RequestTextDecoder::from_content_type(grpc::grpc_web_type(forward, req)),
-        cors: found.cors.as_ref(),
-        pages: replacement_pages(found.matched.rule(), forward),
+        cors: route.cors.as_ref(),
+        pages: replacement_pages(route.matched.rule(), forward),
         chain,
         attempts: AttemptState::default(),
     };
@@ -177,12 +177,12 @@ pub(super) async fn forward(
     if is_new && (forward.hedge.is_some() || has_retries(forward)) {
         pool.deposit_retry_budget();
     }
-    let rest = job.run_attempts(first, reply).await;
+    let outcome = job.run_attempts(first, reply).await;
     drop(permit);
-    if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
-        mirror::send_mirrors(worker, found, request, &job.replay);
+    if !plan.mirrors.is_empty() && !matches!(outcome, Err(Failure::Web(_))) {
+        mirror::send_mirrors(worker, route, request, &job.replay);
     }
-    rest
+    outcome
 }
 
 /// Creates the buffer of a request's body; it has the body that a policy has received completely, including its end.
@@ -226,14 +226,14 @@ fn is_live_stream(req: &Request<'_>) -> bool {
 
 /// Returns the endpoint that affinity prefers for the client.
 fn affinity_hint(
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     affinity: Option<&Affinity>,
     session: &AffinitySession,
     req: &Request<'_>,
 ) -> AffinityHint {
     match affinity {
         Some(affinity) if affinity.by == AffinityBy::Source => {
-            hash_key(&HashKey::Source, found.listener, req).map_or(AffinityHint::None, AffinityHint::KeyHash)
+            hash_key(&HashKey::Source, route.listener, req).map_or(AffinityHint::None, AffinityHint::KeyHash)
         }
         _ => session.hint(),
     }
@@ -256,50 +256,51 @@ impl ForwardJob<'_, '_> {
         let pending = log_fields::PendingAttempt::new(self.worker, self.req, &self.pool.upstream.name);
         loop {
             self.attempts.retries.set(tried.len());
-            let (chosen, link, begun) = match first.take() {
-                Some(begun) => begun,
+            let (selected, conn, started_at) = match first.take() {
+                Some(started) => started,
                 None => {
                     let unreachable = self.attempts.unreachable.borrow();
                     let hint = self.affinity_hint;
-                    let chosen = self.pool.select_for_retry(&tried, &unreachable, self.key, hint)?;
-                    (chosen, None, self.worker.cx.now())
+                    let selected = self.pool.select_for_retry(&tried, &unreachable, self.key, hint)?;
+                    (selected, None, self.worker.cx.now())
                 }
             };
-            pending.start(&chosen.endpoint, begun, tried.len());
-            let (attempted, end, begun) = self
-                .run_next((chosen, link, begun), hedge, &mut tried, fresh, reply)
+            pending.start(&selected.endpoint, started_at, tried.len());
+            let (attempted, end, started_at) = self
+                .run_next((selected, conn, started_at), hedge, &mut tried, fresh, reply)
                 .await;
             pending.finish();
-            self.log_attempt(&end, begun, tried.len());
-            let broken = match attempted {
-                Ok(rest) => return Ok(rest),
-                Err(broken) => broken,
+            self.log_attempt(&end, started_at, tried.len());
+            let error = match attempted {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => error,
             };
-            let fault = match broken.kind {
+            let fault = match error.kind {
                 AttemptErrorKind::Failure(Failure::Fault(fault)) => Some(fault),
                 AttemptErrorKind::Failure(failure) => return Err(failure),
                 AttemptErrorKind::Status(_) => None,
             };
             if let Some(fault) = fault.filter(|fault| fault.side() != FaultSide::Client) {
-                self.count_fault(fault, &broken, &end);
+                self.count_fault(fault, &error, &end);
             }
-            let can = !reply.is_streaming() && self.can_replay();
+            let can_retry = !reply.is_streaming() && self.can_replay();
             // RFC 9112 §9.3.1: once, without a retry policy, on a new connection. RFC 9113 §8.7: whatever the method.
-            let stale = broken.is_stale && is_idempotent(self.req.method());
-            if can && !fresh && (stale || broken.is_unprocessed) {
+            let stale = error.is_stale && is_idempotent(self.req.method());
+            if can_retry && !fresh && (stale || error.is_unprocessed) {
                 fresh = true;
                 continue;
             }
             if fault.is_none_or(|fault| fault.side() == FaultSide::Upstream) {
-                let bad = !matches!(broken.kind, AttemptErrorKind::Status(..500));
-                self.pool.record_outcome(&end, RequestOutcome::from_failed(bad));
+                let failed = !matches!(error.kind, AttemptErrorKind::Status(..500));
+                self.pool
+                    .record_outcome(&end, RequestOutcome::from_failed(failed));
             }
             fresh = false;
-            let fails_over = can && fault.is_some_and(|fault| self.should_fail_over(fault, begun, &end));
+            let fails_over = can_retry && fault.is_some_and(|it| self.should_fail_over(it, started_at, &end));
             tried.push(end);
             // After a status the decision was made when the head was read.
             if let Some(fault) = fault {
-                if !(fails_over || can && self.should_retry(fault)) {
+                if !(fails_over || can_retry && self.should_retry(fault)) {
                     return Err(fault.into());
                 }
                 self.worker.counters.count_fault(fault);
@@ -311,16 +312,16 @@ impl ForwardJob<'_, '_> {
         }
     }
 
-    fn log_attempt(&self, end: &PoolEndpoint, begun: Time, before: usize) {
+    fn log_attempt(&self, end: &PoolEndpoint, started_at: Time, before: usize) {
         let upstream = &self.pool.upstream.name;
-        log_fields::log_attempt(self.worker, self.req, upstream, end, begun, before);
+        log_fields::log_attempt(self.worker, self.req, upstream, end, started_at, before);
     }
 
     /// Counts a fault that is not the client's, and records the violated rule if it is known.
-    fn count_fault(&self, fault: Fault, broken: &AttemptError, end: &PoolEndpoint) {
+    fn count_fault(&self, fault: Fault, error: &AttemptError, end: &PoolEndpoint) {
         self.pool.upstream.counters.0.count_fault(fault);
-        let trouble = || end.endpoint.state.connect_violation(fault);
-        if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
+        let connect_violation = || end.endpoint.state.connect_violation(fault);
+        if let Some(detail) = error.detail.as_deref().cloned().or_else(connect_violation) {
             let (upstream, addr) = (&self.pool.upstream.name, &end.endpoint.addr);
             log_fields::log_violation(self.worker, self.req, upstream, addr, &detail);
         }
@@ -329,91 +330,93 @@ impl ForwardJob<'_, '_> {
     /// Runs one attempt, or the first one with a hedge. Returns its result, its endpoint and its start.
     async fn run_next(
         &self,
-        (chosen, link, begun): StartedConn,
+        (selected, conn, started_at): StartedConn,
         hedge: Option<Duration>,
         tried: &mut Vec<Rc<PoolEndpoint>>,
         fresh: bool,
         reply: &mut Reply<'_>,
     ) -> (Result<Continuation, AttemptError>, Rc<PoolEndpoint>, Time) {
-        let (mut end, mut begun) = (Rc::clone(&chosen.endpoint), begun);
-        let mut try_of = (chosen, link);
+        let (mut end, mut started_at) = (Rc::clone(&selected.endpoint), started_at);
+        let mut attempt = (selected, conn);
         if let Some(after) = hedge.filter(|_| tried.is_empty() && !fresh) {
             // Boxed, so that the future of requests without a hedge has no room for it.
-            match Box::pin(self.race_attempts((try_of.0, try_of.1, begun), after)).await {
-                Ok(won) => {
-                    tried.extend(won.other);
+            match Box::pin(self.race_attempts((attempt.0, attempt.1, started_at), after)).await {
+                Ok(winner) => {
+                    tried.extend(winner.other);
                     self.attempts.retries.set(tried.len());
-                    (try_of, begun) = ((won.conn.0, won.conn.1), won.conn.2);
-                    end = Rc::clone(&try_of.0.endpoint);
+                    (attempt, started_at) = ((winner.conn.0, winner.conn.1), winner.conn.2);
+                    end = Rc::clone(&attempt.0.endpoint);
                 }
-                Err((broken, mut asked)) => {
-                    let last = asked.pop().unwrap_or(end);
-                    tried.extend(asked);
+                Err((error, mut tried_endpoints)) => {
+                    let last = tried_endpoints.pop().unwrap_or(end);
+                    tried.extend(tried_endpoints);
                     self.attempts.retries.set(tried.len());
-                    return (Err(broken), last, begun);
+                    return (Err(error), last, started_at);
                 }
             }
         }
-        let attempted = self.run_attempt(try_of.0, (try_of.1, begun), fresh, reply).await;
-        (attempted, end, begun)
+        let attempted = self
+            .run_attempt(attempt.0, (attempt.1, started_at), fresh, reply)
+            .await;
+        (attempted, end, started_at)
     }
 
     /// Runs one attempt. `sent`: the connection that already carries the request's head, if there is one, and the time when it was sent.
     async fn run_attempt(
         &self,
-        chosen: SelectedEndpoint,
+        selected: SelectedEndpoint,
         sent: (Option<UpstreamConn>, Time),
         fresh: bool,
         reply: &mut Reply<'_>,
     ) -> Result<Continuation, AttemptError> {
         let cx = &self.worker.cx;
         let is_sent = sent.0.is_some();
-        let (link, begun) = match sent {
-            (Some(link), begun) => (link, begun),
+        let (conn, started_at) = match sent {
+            (Some(conn), started_at) => (conn, started_at),
             (None, _) => {
-                let link = self.open_conn(&chosen, fresh).await?;
-                (self.upgradable_conn(link, &chosen).await?, cx.now())
+                let conn = self.open_conn(&selected, fresh).await?;
+                (self.upgradable_conn(conn, &selected).await?, cx.now())
             }
         };
-        let mut clock = self.deadlines.for_attempt(&self.forward.timeouts, begun);
-        let mut reading = self.response_reader(&chosen)?;
-        if let UpstreamConn::H2(channel) = &link {
+        let mut clock = self.deadlines.for_attempt(&self.forward.timeouts, started_at);
+        let mut reader = self.response_reader(&selected)?;
+        if let UpstreamConn::H2(channel) = &conn {
             let extended = request::uses_extended_connect(self.req, &self.upstream_request, channel);
-            reading.is_extended_connect = extended;
+            reader.is_extended_connect = extended;
             // A client on a stream has no key.
-            reading.key = extended.then(|| Challenge::of(self.req.head())).flatten();
+            reader.key = extended.then(|| Challenge::of(self.req.head())).flatten();
         }
-        let got = self
-            .exchange_messages(&chosen, &link, is_sent, &mut clock, &mut reading, reply)
+        let outcome = self
+            .exchange_messages(&selected, &conn, is_sent, &mut clock, &mut reader, reply)
             .await;
-        let got = got.map_err(|failure| AttemptError {
-            detail: reading.detail.take(),
-            ..AttemptError::from_failure(failure, link.requests_before() > 0 && !reading.has_started)
+        let outcome = outcome.map_err(|failure| AttemptError {
+            detail: reader.detail.take(),
+            ..AttemptError::from_failure(failure, conn.requests_before() > 0 && !reader.has_started)
         })?;
-        let download = match got {
+        let download = match outcome {
             AttemptOutcome::Upgrade => {
                 return Ok(Continuation::Tunnel(Tunnel {
-                    conn: link,
+                    conn,
                     _share: self.admission.share.take(),
-                    _endpoint: chosen,
+                    _endpoint: selected,
                     idle: clock.idle,
                 }));
             }
             // The rest of the response is not read, so the connection is closed.
             AttemptOutcome::Retry(status) => {
-                link.discard();
+                conn.discard();
                 return Err(AttemptError::from_status(status));
             }
-            // The same for a replaced response.
+            // Nor is a replaced response.
             AttemptOutcome::ErrorPage(status) => {
-                link.discard();
+                conn.discard();
                 return Ok(self.send_error_page(status, reply)?);
             }
-            AttemptOutcome::Body(down) => ResponseRelay {
+            AttemptOutcome::Body(body) => ResponseRelay {
                 pool: Rc::clone(self.pool),
-                endpoint: chosen,
-                conn: link,
-                body: down,
+                endpoint: selected,
+                conn,
+                body,
                 timeouts: clock,
                 client_rate: self.upstream_request.listener.limits.rate_bytes,
             },
@@ -426,7 +429,7 @@ impl ForwardJob<'_, '_> {
     }
 
     /// Prepares reading the response head, with the fields to add to it.
-    fn response_reader(&self, chosen: &SelectedEndpoint) -> Result<ResponseReader<'_, '_>, Fault> {
+    fn response_reader(&self, selected: &SelectedEndpoint) -> Result<ResponseReader<'_, '_>, Fault> {
         let cors = self.cors.map(|cors| &cors.fields);
         let mut rules = ResponseRules::new(cors, self.upstream_request.cleared.response_headers());
         rules.edits = Some(&self.backend.response);
@@ -434,7 +437,7 @@ impl ForwardJob<'_, '_> {
         rules.pages = self.pages;
         if let Some(affinity) = self.affinity {
             let secure = client_scheme(self.upstream_request.listener, self.req) == "https";
-            let token = chosen.endpoint.endpoint.token;
+            let token = selected.endpoint.endpoint.token;
             if let Some((name, value)) =
                 self.session
                     .response_field(affinity, token, secure, self.worker.cx.wall().as_secs())
@@ -448,16 +451,16 @@ impl ForwardJob<'_, '_> {
         {
             rules.retry = &retry.on.statuses;
         }
-        let mut reading = ResponseReader::new(
+        let mut reader = ResponseReader::new(
             self.req.method(),
             self.upstream_request.upgrade,
             self.upstream_request.challenge,
             self.upstream_request.trailers,
             rules,
         );
-        reading.filtered = self.chain.is_some();
-        reading.grpc_web = self.upstream_request.grpc_web.map(|kind| kind.dialect);
-        Ok(reading)
+        reader.filtered = self.chain.is_some();
+        reader.grpc_web = self.upstream_request.grpc_web.map(|kind| kind.dialect);
+        Ok(reader)
     }
 
     /// Sends the rule's error page in place of the upstream's response.
@@ -468,20 +471,20 @@ impl ForwardJob<'_, '_> {
     }
 
     /// Sends the head. Returns the unsent part of the request.
-    fn send_head(&self, chosen: &SelectedEndpoint, link: &UpstreamConn) -> Result<UnsentRequest, Fault> {
+    fn send_head(&self, selected: &SelectedEndpoint, conn: &UpstreamConn) -> Result<UnsentRequest, Fault> {
         let scratch = &mut *self.worker.scratch.borrow_mut();
-        let endpoint = &chosen.endpoint.endpoint;
-        request::send_head(scratch, self.req, endpoint, &self.upstream_request, link)
+        let endpoint = &selected.endpoint.endpoint;
+        request::send_head(scratch, self.req, endpoint, &self.upstream_request, conn)
     }
 
     /// Records the response of an endpoint.
-    fn record_response(&self, chosen: &SelectedEndpoint, begun: Time, status: u16) {
-        let span = self.worker.cx.now().since(begun);
-        self.pool.record_response(&chosen.endpoint, span, status);
+    fn record_response(&self, selected: &SelectedEndpoint, started_at: Time, status: u16) {
+        let span = self.worker.cx.now().since(started_at);
+        self.pool.record_response(&selected.endpoint, span, status);
     }
 }
 
-/// Returns whether a failure is that of a pooled connection that was closed in the meantime.
+/// Returns whether a failure is typical of a pooled connection that the upstream has closed.
 fn is_stale_connection(failure: &Failure) -> bool {
     matches!(
         failure,

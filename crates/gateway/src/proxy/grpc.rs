@@ -38,12 +38,12 @@ pub(super) fn convert_local_response(req: &Request<'_>, reply: &mut Reply<'_>) {
     let code = grpc_code(status).number().to_string();
     reply.remove_header("Content-Type");
     reply.status(200);
-    let told = [
+    let fields = [
         ("Content-Type", kind.of_answer()),
         ("grpc-status", &*code),
         ("grpc-message", &*message),
     ];
-    for (name, value) in told {
+    for (name, value) in fields {
         // All names and values are valid.
         if !value.is_empty() && reply.header(name, value).is_err() {
             log::error!("`{name}` cannot be sent");
@@ -104,8 +104,8 @@ pub(super) fn upstream_content_type(kind: ContentType<'_>) -> String {
 }
 
 /// Returns the type of a response for a client of this dialect; `None`: the response is not gRPC, and is not translated.
-pub(super) fn client_content_type(dialect: Dialect, answered: &[u8]) -> Option<String> {
-    let kind = ContentType::parse(answered).filter(|kind| kind.dialect == Dialect::Grpc)?;
+pub(super) fn client_content_type(dialect: Dialect, upstream_type: &[u8]) -> Option<String> {
+    let kind = ContentType::parse(upstream_type).filter(|kind| kind.dialect == Dialect::Grpc)?;
     let name = match dialect {
         Dialect::Grpc => "application/grpc",
         Dialect::Web => "application/grpc-web",
@@ -131,13 +131,13 @@ impl RequestTextDecoder {
     /// Decodes the next piece; `None`: the end of the body.
     pub(super) fn decode_piece(&self, bytes: Option<Bytes>) -> Result<Option<Bytes>, Failure> {
         let Some(decoder) = &self.0 else { return Ok(bytes) };
-        let wrong = |fault| Failure::Web(Error::bad_request(format!("the body is no gRPC-Web: {fault}")));
+        let invalid = |fault| Failure::Web(Error::bad_request(format!("the body is no gRPC-Web: {fault}")));
         let decoder = &mut *decoder.borrow_mut();
         let Some(bytes) = bytes else {
-            return decoder.end_of_input().map(|()| None).map_err(wrong);
+            return decoder.end_of_input().map(|()| None).map_err(invalid);
         };
         let mut out = Vec::with_capacity(bytes.len() / 4 * 3 + 3);
-        decoder.decode(&bytes, &mut out).map_err(wrong)?;
+        decoder.decode(&bytes, &mut out).map_err(invalid)?;
         Ok(Some(out.into()))
     }
 }

@@ -60,20 +60,20 @@ fn treatment_by_name(name: &[u8]) -> FieldTreatment {
     ) {
         return FieldTreatment::EndToEnd;
     }
-    let is = |other: &str| eq_folded(name, other);
-    if is("proxy-connection") || is("http2-settings") {
+    let is_name = |other: &str| eq_folded(name, other);
+    if is_name("proxy-connection") || is_name("http2-settings") {
         return FieldTreatment::HopByHop;
     }
     // A name with underscores counts as the same: some programs (CGI) treat both alike.
-    if is("x-forwarded-for") {
+    if is_name("x-forwarded-for") {
         FieldTreatment::Proxy(ProxyField::ForwardedFor)
-    } else if is("x-forwarded-proto") {
+    } else if is_name("x-forwarded-proto") {
         FieldTreatment::Proxy(ProxyField::ForwardedProto)
-    } else if is("x-forwarded-host") {
+    } else if is_name("x-forwarded-host") {
         FieldTreatment::Proxy(ProxyField::ForwardedHost)
-    } else if is("forwarded") {
+    } else if is_name("forwarded") {
         FieldTreatment::Proxy(ProxyField::Forwarded)
-    } else if is("x-real-ip")
+    } else if is_name("x-real-ip")
         || starts_with_folded(name, "x-forwarded-")
         || starts_with_folded(name, "x-envoy-")
     {
@@ -100,7 +100,7 @@ pub(super) fn starts_with_folded(name: &[u8], other: &str) -> bool {
         && name
             .iter()
             .zip(other.as_bytes())
-            .all(|(&one, &two)| fold(one) == fold(two))
+            .all(|(&left, &right)| fold(left) == fold(right))
 }
 
 /// The fields that a message's `Connection` lists, which are not forwarded.
@@ -134,10 +134,10 @@ impl<'a> ConnectionOptions<'a> {
             return false;
         }
         let values = self.fields.all_known(Known::Connection);
-        let named = values
+        let options = values
             .flat_map(list_elements)
             .any(|option| option.eq_ignore_ascii_case(name));
-        named && !is_protected(known, name)
+        options && !is_protected(known, name)
     }
 }
 

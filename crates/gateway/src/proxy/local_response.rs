@@ -13,19 +13,19 @@ use crate::table::Matched;
 pub(super) fn send_direct(
     reply: &mut Reply<'_>,
     plan: &Plan,
-    answer: &DirectResponse,
+    response: &DirectResponse,
 ) -> Result<(), Failure> {
-    write_response(reply, answer.status, answer)?;
+    write_response(reply, response.status, response)?;
     edit_headers(reply, &plan.response)?;
     Ok(())
 }
 
-fn write_response(reply: &mut Reply<'_>, status: u16, answer: &DirectResponse) -> Result<(), Error> {
+fn write_response(reply: &mut Reply<'_>, status: u16, response: &DirectResponse) -> Result<(), Error> {
     reply.status(status);
-    if let Some(kind) = &answer.content_type {
+    if let Some(kind) = &response.content_type {
         reply.header("Content-Type", kind.as_str())?;
     }
-    reply.body().extend_from_slice(&answer.body.0);
+    reply.body().extend_from_slice(&response.body.0);
     Ok(())
 }
 
@@ -35,11 +35,11 @@ pub(super) fn send_error_page(
     pages: &[ErrorPage],
     status: u16,
 ) -> Result<bool, Error> {
-    let found = pages.iter().find(|page| page.statuses.contains(status));
-    if let Some(page) = found {
+    let page = pages.iter().find(|page| page.statuses.contains(status));
+    if let Some(page) = page {
         write_response(reply, status, &page.response)?;
     }
-    Ok(found.is_some())
+    Ok(page.is_some())
 }
 
 /// Sends the response to a fault, as the rule defines it.
@@ -77,10 +77,10 @@ pub(super) fn send_refusal(
     refusal: &Refusal,
 ) -> Result<(), Error> {
     match &refusal.response {
-        Some(answer) => {
-            if !send_error_page(reply, &matched.rule().error_pages, answer.status)? {
-                reply.status(answer.status);
-                reply.body().extend_from_slice(&answer.body);
+        Some(response) => {
+            if !send_error_page(reply, &matched.rule().error_pages, response.status)? {
+                reply.status(response.status);
+                reply.body().extend_from_slice(&response.body);
             }
             if let Ok(plan) = matched.plan() {
                 edit_headers(reply, &plan.response)?;

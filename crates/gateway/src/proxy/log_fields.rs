@@ -43,11 +43,11 @@ pub const FIELDS: [&str; 12] = [
 pub(super) fn log_route(
     worker: &Worker,
     count: &RequestCounter<'_>,
-    found: &RequestRoute<'_>,
+    request_route: &RequestRoute<'_>,
     req: &Request<'_>,
 ) {
-    let route = found.matched.route().route();
-    match found.matched.plan().map(|plan| plan.number.get()) {
+    let route = request_route.matched.route().route();
+    match request_route.matched.plan().map(|plan| plan.number.get()) {
         Ok(Some(number)) => count.series(*number),
         // A broken rule has no plan.
         _ => count.series(worker.route_number(&route.name)),
@@ -55,8 +55,8 @@ pub(super) fn log_route(
     if !req.is_logged() {
         return;
     }
-    let client = client::address(&found.listener.client_address, req);
-    log_rule(route, found.matched.rule_number(), client, req);
+    let client = client::address(&request_route.listener.client_address, req);
+    log_rule(route, request_route.matched.rule_number(), client, req);
 }
 
 /// Logs the route and rule of a request, and its client's address. A rule without a name is a number from 1.
@@ -85,13 +85,13 @@ pub(super) fn log_attempt(
     req: &Request<'_>,
     upstream: &Name,
     end: &PoolEndpoint,
-    begun: Time,
+    started_at: Time,
     tried: usize,
 ) {
     if !req.is_logged() {
         return;
     }
-    let span = worker.cx.now().since(begun);
+    let span = worker.cx.now().since(started_at);
     req.log_field("upstream", LogField::Text(Arc::clone(upstream)));
     req.log_field("endpoint", LogField::Text(end.endpoint.addr.to_string().into()));
     req.log_field(
@@ -124,9 +124,9 @@ impl<'a, 'r> PendingAttempt<'a, 'r> {
     }
 
     /// Records the start of an attempt at this endpoint.
-    pub(super) fn start(&self, end: &Rc<PoolEndpoint>, begun: Time, tried: usize) {
+    pub(super) fn start(&self, end: &Rc<PoolEndpoint>, started_at: Time, tried: usize) {
         if self.req.is_logged() {
-            self.attempt.replace(Some((Rc::clone(end), begun, tried)));
+            self.attempt.replace(Some((Rc::clone(end), started_at, tried)));
         }
     }
 
@@ -138,8 +138,8 @@ impl<'a, 'r> PendingAttempt<'a, 'r> {
 
 impl Drop for PendingAttempt<'_, '_> {
     fn drop(&mut self) {
-        if let Some((end, begun, tried)) = self.attempt.take() {
-            log_attempt(self.worker, self.req, self.upstream, &end, begun, tried);
+        if let Some((end, started_at, tried)) = self.attempt.take() {
+            log_attempt(self.worker, self.req, self.upstream, &end, started_at, tried);
         }
     }
 }
@@ -163,12 +163,12 @@ pub(super) fn log_violation(
 ) {
     let now = worker.cx.now();
     if let Some(skipped) = worker.scratch.borrow_mut().fault_log.admit(now) {
-        let more = match skipped {
+        let suffix = match skipped {
             0 => String::new(),
             count => format!(" ({count} similar lines were not logged)"),
         };
         let Violation { rule, text } = detail;
-        log::warn!("upstream `{upstream}`: {addr}: {rule}: {text}{more}");
+        log::warn!("upstream `{upstream}`: {addr}: {rule}: {text}{suffix}");
     }
     if req.is_logged() {
         req.log_field("fault_rule", LogField::Text(detail.rule.as_str().into()));

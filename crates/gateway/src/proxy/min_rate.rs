@@ -15,25 +15,25 @@ pub(super) struct MinRateCheck<'a> {
 }
 
 impl<'a> MinRateCheck<'a> {
-    pub(super) fn new(shared: &'a UpstreamState, rate: u32) -> MinRateCheck<'a> {
+    pub(super) fn new(upstream: &'a UpstreamState, rate: u32) -> MinRateCheck<'a> {
         MinRateCheck {
-            upstream: shared,
+            upstream,
             rate: u64::from(rate.max(1)),
             checks: 0,
             base: 0,
         }
     }
 
-    /// Returns whether the client must release its slot. `moved` is the total of bytes that it has sent or received.
-    pub(super) fn is_too_slow(&mut self, moved: u64) -> bool {
-        let brought = moved.saturating_sub(std::mem::replace(&mut self.base, moved));
+    /// Returns whether the client must release its slot. `total` is the total of bytes that it has sent or received.
+    pub(super) fn is_too_slow(&mut self, total: u64) -> bool {
+        let bytes = total.saturating_sub(std::mem::replace(&mut self.base, total));
         if self.upstream.wait_queue.len() == 0 {
             self.checks = 0;
             return false;
         }
         self.checks += 1;
-        let rises = self.checks.saturating_sub(limits::CONTENDED_GRACE).min(16);
-        let due = (self.rate << rises).min(limits::CONTENDED_RATE);
-        rises > 0 && brought < due
+        let doublings = self.checks.saturating_sub(limits::CONTENDED_GRACE).min(16);
+        let min_rate = (self.rate << doublings).min(limits::CONTENDED_RATE);
+        doublings > 0 && bytes < min_rate
     }
 }

@@ -91,16 +91,16 @@ impl Drop for MirrorSlot {
 /// Sends the mirrored requests of a rule, if the original is complete.
 pub(super) fn send_mirrors(
     worker: &Rc<Worker>,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     request: ClearedRequest<'_, '_>,
-    kept: &ReplayBuffer,
+    replay: &ReplayBuffer,
 ) {
     for (mirror, mirrored) in request.rule.mirrors.iter().zip(&request.plan.mirrors) {
-        let drawn = worker.cx.random() % u64::from(mirror.share.of.max(1));
-        if drawn >= u64::from(mirror.share.part) {
+        let random = worker.cx.random() % u64::from(mirror.share.of.max(1));
+        if random >= u64::from(mirror.share.part) {
             continue;
         }
-        if let Some(copy) = prepare_mirror(worker, found, request, mirror, mirrored, kept)
+        if let Some(copy) = prepare_mirror(worker, route, request, mirror, mirrored, replay)
             && worker.cx.spawn(copy.run_until_draining()).is_err()
         {
             log::debug!("{:?}: no task is available for the mirrored request", request.req);
@@ -111,60 +111,60 @@ pub(super) fn send_mirrors(
 /// Prepares a mirrored request. `None`: a limit is reached, or there is no endpoint, and that is counted.
 fn prepare_mirror(
     worker: &Rc<Worker>,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     request: ClearedRequest<'_, '_>,
     mirror: &Mirror,
     mirrored: &MirrorTarget,
-    kept: &ReplayBuffer,
+    replay: &ReplayBuffer,
 ) -> Option<MirrorRequest> {
     let req = request.req;
     // Without an upstream nothing is sent, which was reported for the configuration.
-    let local = worker.pool(mirrored.upstream.as_ref()?);
-    let became = MirrorResult {
-        pool: Rc::clone(&local),
+    let pool = worker.pool(mirrored.upstream.as_ref()?);
+    let result = MirrorResult {
+        pool: Rc::clone(&pool),
         outcome: Cell::new(MirrorOutcome::Overloaded),
     };
     let body = match req.head().framing {
         Framing::None => None,
         _ => {
-            became.outcome.set(MirrorOutcome::BodyTooLarge);
-            let whole = kept.complete_body(mirror.body_bytes)?;
-            became.outcome.set(MirrorOutcome::Overloaded);
-            Some(whole)
+            result.outcome.set(MirrorOutcome::BodyTooLarge);
+            let complete_body = replay.complete_body(mirror.body_bytes)?;
+            result.outcome.set(MirrorOutcome::Overloaded);
+            Some(complete_body)
         }
     };
     let counted = MirrorSlot::new(worker)?;
-    let admitted = local.admit_request().ok()?;
-    became.outcome.set(MirrorOutcome::NoEndpoint);
-    let chosen = local.select(&[], None, AffinityHint::None).ok()?;
-    became.outcome.set(MirrorOutcome::Failed);
+    let admitted = pool.admit_request().ok()?;
+    result.outcome.set(MirrorOutcome::NoEndpoint);
+    let selected = pool.select(&[], None, AffinityHint::None).ok()?;
+    result.outcome.set(MirrorOutcome::Failed);
     let sending = UpstreamRequest {
-        listener: found.listener,
+        listener: route.listener,
         changes: &mirrored.request,
         cleared: request.cleared,
         rule: &request.rule.rewrite,
         backend: &Rewrite::default(),
-        prefix: found.matched.prefix(),
-        decoded: found.decoded_path.clone(),
+        prefix: route.matched.prefix(),
+        decoded: route.decoded_path.clone(),
         upgrade: None,
         challenge: None,
         trailers: false,
         grpc_web: grpc::grpc_web_type(request.rule, req),
     };
     let body = body.as_deref();
-    let message = if local.can_acquire_now() && !local.may_multiplex() {
-        encode_http1(worker, req, &chosen, &sending, body)
+    let message = if pool.can_acquire_now() && !pool.may_multiplex() {
+        encode_http1(worker, req, &selected, &sending, body)
     } else {
-        build_parts(worker, req, &chosen, &sending, body)
+        build_parts(worker, req, &selected, &sending, body)
     }?;
     // Counted if no task is available, which drops it.
-    became.outcome.set(MirrorOutcome::Overloaded);
+    result.outcome.set(MirrorOutcome::Overloaded);
     Some(MirrorRequest {
-        preamble: local.proxy_header(|| client_addresses(req)),
+        preamble: pool.proxy_header(|| client_addresses(req)),
         worker: Rc::clone(worker),
-        pool: local,
-        endpoint: chosen,
-        outcome: became,
+        pool,
+        endpoint: selected,
+        outcome: result,
         message,
         is_head: req.method() == Method::Head,
         until: worker.cx.now().after(limits::MIRROR_TIME),
@@ -176,14 +176,14 @@ fn prepare_mirror(
 fn encode_http1(
     worker: &Worker,
     req: &Request<'_>,
-    chosen: &SelectedEndpoint,
+    selected: &SelectedEndpoint,
     sending: &UpstreamRequest<'_>,
     body: Option<&[u8]>,
 ) -> Option<MirrorMessage> {
-    let desk = &mut *worker.scratch.borrow_mut();
-    desk.out.clear();
-    let written = request::write_head(desk, req, &chosen.endpoint.endpoint, sending);
-    let mut bytes = std::mem::take(&mut desk.out);
+    let scratch = &mut *worker.scratch.borrow_mut();
+    scratch.out.clear();
+    let written = request::write_head(scratch, req, &selected.endpoint.endpoint, sending);
+    let mut bytes = std::mem::take(&mut scratch.out);
     let mut encoder = written.ok()?;
     if let Some(body) = body {
         encoder.data(&mut bytes, body).ok()?;
@@ -195,16 +195,17 @@ fn encode_http1(
 fn build_parts(
     worker: &Worker,
     req: &Request<'_>,
-    chosen: &SelectedEndpoint,
+    selected: &SelectedEndpoint,
     sending: &UpstreamRequest<'_>,
     body: Option<&[u8]>,
 ) -> Option<MirrorMessage> {
-    let desk = &mut *worker.scratch.borrow_mut();
-    let (framing, authority) = request::compose_head(desk, req, &chosen.endpoint.endpoint, sending).ok()?;
-    let target = if desk.host.is_empty() {
+    let scratch = &mut *worker.scratch.borrow_mut();
+    let (framing, authority) =
+        request::compose_head(scratch, req, &selected.endpoint.endpoint, sending).ok()?;
+    let target = if scratch.host.is_empty() {
         req.target()
     } else {
-        &desk.host
+        &scratch.host
     };
     let body = match framing {
         Framing::None => None,
@@ -214,7 +215,7 @@ fn build_parts(
         method: req.method().as_str().to_owned(),
         target: target.to_owned(),
         authority: authority.to_owned(),
-        fields: std::mem::take(&mut desk.fields),
+        fields: std::mem::take(&mut scratch.fields),
         body,
     })))
 }
@@ -258,67 +259,67 @@ impl MirrorRequest {
     async fn send(self) {
         self.outcome.outcome.set(MirrorOutcome::Failed);
         let span = self.pool.connect_timeout().min(limits::MIRROR_TIME);
-        let link = self
+        let conn = self
             .worker
             .acquire_conn(&self.pool, &self.endpoint.endpoint, false, &self.preamble, span)
             .await;
-        match (link, &self.message) {
-            (Ok(UpstreamConn::Http1(sole)), MirrorMessage::Encoded(bytes)) => {
-                self.send_over_http1(sole, bytes).await
+        match (conn, &self.message) {
+            (Ok(UpstreamConn::Http1(pooled)), MirrorMessage::Encoded(bytes)) => {
+                self.send_over_http1(pooled, bytes).await
             }
-            (Ok(UpstreamConn::Http1(sole)), MirrorMessage::Parts(parts)) => {
-                if let Some(bytes) = parts.encode() {
-                    self.send_over_http1(sole, &bytes).await;
+            (Ok(UpstreamConn::Http1(pooled)), MirrorMessage::Parts(message)) => {
+                if let Some(bytes) = message.encode() {
+                    self.send_over_http1(pooled, &bytes).await;
                 }
             }
-            (Ok(UpstreamConn::H2(channel)), MirrorMessage::Parts(parts)) => {
-                self.send_over_h2(&channel, parts).await
+            (Ok(UpstreamConn::H2(channel)), MirrorMessage::Parts(message)) => {
+                self.send_over_h2(&channel, message).await
             }
             // The upstream's protocol has changed since.
             (Ok(UpstreamConn::H2(_)), MirrorMessage::Encoded(_)) | (Err(_), _) => {}
         }
     }
 
-    async fn send_over_h2(&self, channel: &H2Stream, parts: &MessageParts) {
+    async fn send_over_h2(&self, channel: &H2Stream, message: &MessageParts) {
         channel.set_deadline(Some(self.until.since(self.worker.cx.now())));
-        let asked = H2Request {
-            method: Method::new(&parts.method),
-            target: &parts.target,
-            authority: &parts.authority,
-            fields: &parts.fields,
-            body: parts.body.as_deref(),
+        let request = H2Request {
+            method: Method::new(&message.method),
+            target: &message.target,
+            authority: &message.authority,
+            fields: &message.fields,
+            body: message.body.as_deref(),
         };
         let mut table = FieldTable::new(&self.worker.scratch.borrow().limits);
-        let mut left = limits::MIRROR_ANSWER_BYTES;
-        let heard = send_request(channel, &asked, &mut table, |heard| {
+        let mut remaining = limits::MIRROR_ANSWER_BYTES;
+        let heard = send_request(channel, &request, &mut table, |heard| {
             self.outcome.outcome.set(MirrorOutcome::Sent);
             if let H2ResponsePart::Body(bytes) = heard {
-                left = left.saturating_sub(bytes.len() as u64);
+                remaining = remaining.saturating_sub(bytes.len() as u64);
             }
-            left > 0
+            remaining > 0
         });
-        if let Err((lost, _)) = heard.await {
-            log::debug!("the response to a mirrored request was aborted: {lost:?}");
+        if let Err((error, _)) = heard.await {
+            log::debug!("the response to a mirrored request was aborted: {error:?}");
         }
     }
 
-    async fn send_over_http1(&self, link: PooledConnection, bytes: &[u8]) {
-        let stream = &link.stream;
+    async fn send_over_http1(&self, conn: PooledConnection, bytes: &[u8]) {
+        let stream = &conn.stream;
         stream.set_deadline(Some(self.until.since(self.worker.cx.now())));
         if stream.write_all(bytes).await.is_err() {
             return;
         }
         self.outcome.outcome.set(MirrorOutcome::Sent);
-        let mut answer = DiscardedResponse::new(self.is_head);
-        while !answer.is_over {
+        let mut response = DiscardedResponse::new(self.is_head);
+        while !response.is_finished {
             let received =
-                poll_fn(|context| stream.poll_received(context, |bytes| answer.feed(bytes, &self.worker)));
-            if !matches!(received.await, Ok(count) if count > 0) || answer.is_broken {
+                poll_fn(|context| stream.poll_received(context, |bytes| response.feed(bytes, &self.worker)));
+            if !matches!(received.await, Ok(count) if count > 0) || response.is_broken {
                 return;
             }
         }
-        if answer.keep_alive {
-            self.pool.release(&self.endpoint.endpoint, link);
+        if response.keep_alive {
+            self.pool.release(&self.endpoint.endpoint, conn);
             self.worker.start_sweeping();
         }
     }
@@ -330,7 +331,7 @@ struct DiscardedResponse {
     method: Method<'static>,
     body: Option<BodyDecoder>,
     keep_alive: bool,
-    is_over: bool,
+    is_finished: bool,
     is_broken: bool,
 }
 
@@ -341,7 +342,7 @@ impl DiscardedResponse {
             method: if is_head { Method::Head } else { Method::Get },
             body: None,
             keep_alive: false,
-            is_over: false,
+            is_finished: false,
             is_broken: false,
         }
     }
@@ -350,13 +351,13 @@ impl DiscardedResponse {
     fn feed(&mut self, bytes: &[u8], worker: &Worker) -> usize {
         let mut consumed = 0;
         while self.body.is_none() && !self.is_broken {
-            let desk = &mut *worker.scratch.borrow_mut();
+            let scratch = &mut *worker.scratch.borrow_mut();
             let limits = Limits {
                 body_bytes: Some(limits::MIRROR_ANSWER_BYTES),
-                ..desk.limits
+                ..scratch.limits
             };
             let rest = &bytes[consumed..];
-            match parse_response(rest, self.method, &limits, &mut self.scanner, &mut desk.table) {
+            match parse_response(rest, self.method, &limits, &mut self.scanner, &mut scratch.table) {
                 Ok(Parsed::Complete { head, bytes }) => {
                     consumed += bytes;
                     self.is_broken = head.switches;
@@ -378,15 +379,15 @@ impl DiscardedResponse {
                 Err(_) => self.is_broken = true,
                 Ok(step) => {
                     consumed += step.consumed;
-                    self.is_over = decoder.is_over();
+                    self.is_finished = decoder.is_over();
                     let more = matches!(step.event, BodyEvent::Data(_) | BodyEvent::Trailers(_));
-                    if more && !self.is_over {
+                    if more && !self.is_finished {
                         continue;
                     }
                 }
             }
             self.keep_alive &= consumed == bytes.len();
-            return if self.is_broken || self.is_over {
+            return if self.is_broken || self.is_finished {
                 bytes.len()
             } else {
                 consumed

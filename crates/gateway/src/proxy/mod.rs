@@ -149,8 +149,8 @@ pub(crate) async fn serve_request(
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
     let state = worker.fast_path.take_state(req.responder_id());
-    let began = state.as_ref().map_or(worker.cx.now(), |state| state.arrived);
-    let count = RequestCounter::start(&worker.counters, &worker.cx, began);
+    let started_at = state.as_ref().map_or(worker.cx.now(), |state| state.arrived);
+    let count = RequestCounter::start(&worker.counters, &worker.cx, started_at);
     // Set if the rule has filters.
     let mut chain = None;
     let outcome = match run_request(worker, &count, state, &mut chain, req, reply).await {
@@ -193,7 +193,7 @@ async fn run_request(
         req.set_minimum_rate(route.listener.limits.rate_bytes);
         true
     });
-    let (found, policy_result) = match evaluation {
+    let (route, policy_result) = match evaluation {
         Evaluation::Matched(route, Some(result)) => (route, result),
         Evaluation::Matched(route, None) => {
             let result = policy::evaluate(worker, &route, req).await;
@@ -209,24 +209,24 @@ async fn run_request(
         }
         Evaluation::Unmatched(failure) => return respond_unmatched(worker, failure, req, reply),
     };
-    if let Some(cross) = &found.cors {
-        reply.add_headers(&cross.fields);
-        if cross.is_preflight && policy_result.is_ok() {
-            return respond_preflight(&found, reply).map(|()| Continuation::Done);
+    if let Some(cors) = &route.cors {
+        reply.add_headers(&cors.fields);
+        if cors.is_preflight && policy_result.is_ok() {
+            return respond_preflight(&route, reply).map(|()| Continuation::Done);
         }
     }
     let mut cleared = match policy_result {
         Ok(cleared) => cleared,
         Err(refusal) => {
             log_fields::log_fault(worker, req, refusal.fault);
-            return local_response::send_refusal(reply, &found.matched, &refusal)
+            return local_response::send_refusal(reply, &route.matched, &refusal)
                 .map(|()| Continuation::Done);
         }
     };
     cleared.hold_permits(req);
     reply.add_headers(cleared.response_headers());
-    let request = found.with_request(&view, req);
-    let filters = found.matched.plan().ok().and_then(|plan| plan.filters.as_deref());
+    let request = route.with_request(&view, req);
+    let filters = route.matched.plan().ok().and_then(|plan| plan.filters.as_deref());
     if let Some(uses) = filters {
         // Boxed, so that the future of requests without filters has no room for it.
         return Box::pin(filter_chain::serve_filtered(
@@ -240,13 +240,13 @@ async fn run_request(
         .await;
     }
     let outcome = run_action(worker, request, &cleared, started, None, reply).await;
-    finish_response(worker, &found, outcome, req, reply)
+    finish_response(worker, &route, outcome, req, reply)
 }
 
 /// Responds to a CORS preflight request that the policies have accepted.
-fn respond_preflight(found: &RequestRoute<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
+fn respond_preflight(route: &RequestRoute<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
     reply.no_content()?;
-    match found.matched.plan() {
+    match route.matched.plan() {
         Ok(plan) => local_response::edit_headers(reply, &plan.response),
         Err(_) => Ok(()),
     }
@@ -272,7 +272,7 @@ fn respond_unmatched(
 /// Finalizes the response of a request after its rule's action: a fault becomes the response, if none has started.
 fn finish_response(
     worker: &Worker,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     outcome: Result<Continuation, Failure>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
@@ -281,9 +281,9 @@ fn finish_response(
         log_fields::log_fault(worker, req, *fault);
     }
     match outcome {
-        Ok(rest) => Ok(rest),
+        Ok(continuation) => Ok(continuation),
         Err(Failure::Fault(fault)) if !reply.is_streaming() => {
-            local_response::send_fault(reply, &found.matched, fault).map(|()| Continuation::Done)
+            local_response::send_fault(reply, &route.matched, fault).map(|()| Continuation::Done)
         }
         Err(Failure::Fault(fault)) => abort_response(req, reply, fault).map(|()| Continuation::Done),
         Err(Failure::Web(error)) => Err(error),
@@ -304,36 +304,36 @@ fn abort_response(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> Res
 
 /// Finds the rule for a request.
 fn find_route<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Routed<'v>, Failure> {
-    let desk = &mut *worker.scratch.borrow_mut();
-    let host = normalize_host(req.host().unwrap_or_default(), &mut desk.host);
+    let scratch = &mut *worker.scratch.borrow_mut();
+    let host = normalize_host(req.host().unwrap_or_default(), &mut scratch.host);
     let address = view.address(req.listener()).ok_or(Fault::NoListener)?;
     let addresses = view.table.addresses();
     let secure = req.scheme() == "https";
-    let stranger = if secure {
+    let no_listener = if secure {
         Fault::Misdirected
     } else {
         Fault::NoListener
     };
-    let id = addresses.select_listener(address, host).ok_or(stranger)?;
+    let id = addresses.select_listener(address, host).ok_or(no_listener)?;
     let listener = view.table.listener(id);
-    let several = addresses.listeners(address).nth(1).is_some();
-    if secure && several && addresses.select_listener(address, &client_sni(req)) != Some(id) {
+    let has_several = addresses.listeners(address).nth(1).is_some();
+    if secure && has_several && addresses.select_listener(address, &client_sni(req)) != Some(id) {
         return Err(Fault::Misdirected.into());
     }
     // The protocol of the address may have changed since the connection was accepted.
     if !listener.protocol.is_http() || listener.protocol.has_sni() != secure {
-        return Err(stranger.into());
+        return Err(no_listener.into());
     }
     // The server checks the requirements of the handshake before each request, by the current settings. Where several listeners of an
     // address differ, the handshake requires less than each listener does.
-    if secure && several && rejects_certificate(listener, || req.tls()) {
+    if secure && has_several && rejects_certificate(listener, || req.tls()) {
         return Err(Fault::NoCertificate.into());
     }
     // A trusted proxy may have received it over TLS already: redirecting it to its own URL would be an endless loop.
-    if let Some(how) = listener.redirect_to_https
+    if let Some(action) = listener.redirect_to_https
         && !client::RequestUrl::is_https(listener, req)
     {
-        return Ok(Routed::ToHttps(listener, how));
+        return Ok(Routed::ToHttps(listener, action));
     }
     let decoded = view.table.decode_path(id, req.path())?;
     let facts = RequestFacts {
@@ -355,8 +355,8 @@ fn find_route<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<
 }
 
 /// Rejects a request that cannot be forwarded, whatever its policies decide, before any service is queried or connected to.
-fn reject_unforwardable(found: &RequestRoute<'_>, req: &Request<'_>) -> Result<(), Fault> {
-    let rule = found.matched.rule();
+fn reject_unforwardable(route: &RequestRoute<'_>, req: &Request<'_>) -> Result<(), Fault> {
+    let rule = route.matched.rule();
     if !matches!(rule.action, Action::Forward(_)) {
         return Ok(());
     }
@@ -365,9 +365,9 @@ fn reject_unforwardable(found: &RequestRoute<'_>, req: &Request<'_>) -> Result<(
         ConnectionOptions::parse(fields)?;
     }
     if req.method() == Method::Trace {
-        let matching = rule.matches.get(found.matched.match_number());
-        let named = matching.and_then(|matching| matching.method.as_ref());
-        return named.map_or(Err(Fault::TraceRefused), |_| Ok(()));
+        let matching = rule.matches.get(route.matched.match_number());
+        let method = matching.and_then(|matching| matching.method.as_ref());
+        return method.map_or(Err(Fault::TraceRefused), |_| Ok(()));
     }
     Ok(())
 }
@@ -387,11 +387,11 @@ pub(crate) fn client_scheme(listener: &Listener, req: &Request<'_>) -> &'static 
 }
 
 /// Returns the path and query of a request as an upstream receives them, without the rule's rewrite.
-pub(crate) fn forwarded_uri(found: &RequestRoute<'_>, req: &Request<'_>) -> String {
+pub(crate) fn forwarded_uri(route: &RequestRoute<'_>, req: &Request<'_>) -> String {
     let target = req.head().target;
     let mut scratch = String::new();
-    let decoded = found.decoded_path.as_deref();
-    let mut uri = path::forwarded_path(found.listener.paths, decoded, target.path(), &mut scratch).to_owned();
+    let decoded = route.decoded_path.as_deref();
+    let mut uri = path::forwarded_path(route.listener.paths, decoded, target.path(), &mut scratch).to_owned();
     if let Some(query) = target.query() {
         uri.push('?');
         uri.push_str(query);
@@ -414,13 +414,9 @@ async fn run_action(
     chain: Option<&FilterChain>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Failure> {
-    let RoutedRequest {
-        view,
-        route: found,
-        req,
-    } = request;
-    let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
-    match &found.matched.rule().action {
+    let RoutedRequest { view, route, req } = request;
+    let plan = route.matched.plan().map_err(|_error| Fault::BrokenRule)?;
+    match &route.matched.rule().action {
         Action::Forward(forward) => {
             let request = ClearedRequest {
                 req,
@@ -428,26 +424,25 @@ async fn run_action(
                 rule: forward,
                 plan,
             };
-            forward::forward(worker, found, request, started, chain, reply).await
+            forward::forward(worker, route, request, started, chain, reply).await
         }
-        Action::Respond(answer) => {
-            local_response::send_direct(reply, plan, answer).map(|()| Continuation::Done)
+        Action::Respond(response) => {
+            local_response::send_direct(reply, plan, response).map(|()| Continuation::Done)
         }
-        Action::Redirect(how) => {
-            redirect::send_redirect(worker, view, found, plan, how, req, reply).map(|()| Continuation::Done)
-        }
-        Action::Files(how) => {
+        Action::Redirect(action) => redirect::send_redirect(worker, view, route, plan, action, req, reply)
+            .map(|()| Continuation::Done),
+        Action::Files(action) => {
             let request = FileRequest {
                 req,
-                files: how,
+                files: action,
                 plan,
                 chain,
             };
-            let sent = files::serve_file(worker, view, found, request, reply).await;
+            let sent = files::serve_file(worker, view, route, request, reply).await;
             sent.map(|()| Continuation::Done)
         }
         Action::Push(at) => {
-            let pushed = push::PushRequest::new(worker, view, found, plan, cleared, at, req);
+            let pushed = push::PushRequest::new(worker, view, route, plan, cleared, at, req);
             Ok(Continuation::Push(pushed))
         }
         Action::Broken { .. } => Err(Fault::BrokenRule.into()),

@@ -14,13 +14,13 @@ use crate::model::{HttpsRedirect, Listener, PathRewrite, Paths, Redirect};
 pub(super) fn send_redirect(
     worker: &Worker,
     view: &View,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     plan: &Plan,
     redirect: &Redirect,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let requested = RequestUrl::new(found.listener, req);
+    let requested = RequestUrl::new(route.listener, req);
     let https = redirect.https.unwrap_or(requested.https);
     let port = match (redirect.port, redirect.https) {
         (Some(port), _) => Some(port),
@@ -31,12 +31,12 @@ pub(super) fn send_redirect(
     let host = redirect.host.as_ref().map(|host| host.as_str());
     let desk = &mut *worker.scratch.borrow_mut();
     write_origin(desk, https, host.or(requested.host), port);
-    let prefix = &found.matched_path(req)[..found.matched.prefix()];
+    let prefix = &route.matched_path(req)[..route.matched.prefix()];
     write_path(
         desk,
         redirect.path.as_ref(),
         prefix,
-        found.decoded_path.as_deref(),
+        route.decoded_path.as_deref(),
         req,
     );
     write_redirect(reply, redirect.status, &desk.host)?;
@@ -72,8 +72,8 @@ pub(super) fn redirect_to_directory(
     let desk = &mut *worker.scratch.borrow_mut();
     write_origin(desk, requested.https, requested.host, port);
     let raw = req.head().target.path();
-    let passed = path::forwardable(raw, &mut desk.path).unwrap_or(raw);
-    desk.host.push_str(passed);
+    let forwarded_path = path::forwardable(raw, &mut desk.path).unwrap_or(raw);
+    desk.host.push_str(forwarded_path);
     desk.host.push('/');
     if let Some(query) = req.head().target.query() {
         desk.host.push('?');
@@ -93,8 +93,8 @@ fn write_origin(desk: &mut WorkerScratch, https: bool, host: Option<&str>, port:
     url.clear();
     url.push_str(if https { "https://" } else { "http://" });
     url.push_str(host.unwrap_or("localhost"));
-    let own = if https { 443 } else { 80 };
-    if let Some(port) = port.filter(|port| *port != own) {
+    let default_port = if https { 443 } else { 80 };
+    if let Some(port) = port.filter(|port| *port != default_port) {
         url.push(':');
         url.push_str(&port.to_string());
     }
@@ -117,10 +117,10 @@ fn write_path(
         merge_slashes: true,
         ..Paths::default()
     };
-    let passed = forwarded_path(normal, decoded, req.head().target.path(), scratch);
+    let forwarded_path = forwarded_path(normal, decoded, req.head().target.path(), scratch);
     match rewrite {
-        None => url.push_str(passed),
-        Some(rewrite) => super::request::write_rewritten_path(rewrite, passed, prefix, url),
+        None => url.push_str(forwarded_path),
+        Some(rewrite) => super::request::write_rewritten_path(rewrite, forwarded_path, prefix, url),
     }
     if let Some(query) = req.head().target.query() {
         url.push('?');

@@ -19,18 +19,18 @@ pub(super) struct ReplayBuffer {
     replayed: usize,
     bytes: RefCell<Vec<u8>>,
     trailers: RefCell<FieldBlock>,
-    /// Set once bytes taken from the client have been discarded, since more than `most` were sent.
+    /// Set once bytes taken from the client have been discarded, since more than `limit` were sent.
     is_incomplete: Cell<bool>,
     /// Set once the whole body was taken.
     is_complete: Cell<bool>,
 }
 
 impl ReplayBuffer {
-    /// Creates a buffer for a request of a rule. `refusable`: the upstream may report that it has not processed the request after a part of
+    /// Creates a buffer for a request of a rule. `may_refuse`: the upstream may report that it has not processed the request after a part of
     /// the body was taken (RFC 9113 §8.7).
-    pub(super) fn for_request(forward: &Forward, refusable: bool) -> ReplayBuffer {
+    pub(super) fn for_request(forward: &Forward, may_refuse: bool) -> ReplayBuffer {
         let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
-        let replayed = if again || refusable || forward.hedge.is_some() {
+        let replayed = if again || may_refuse || forward.hedge.is_some() {
             limits::REPLAY_BYTES
         } else {
             0
@@ -98,11 +98,11 @@ impl ReplayBuffer {
         !self.is_incomplete.get()
     }
 
-    /// Returns the whole body for a mirrored request, if it is complete and no longer than `most` bytes.
-    pub(super) fn complete_body(&self, most: u64) -> Option<Ref<'_, [u8]>> {
+    /// Returns the whole body for a mirrored request, if it is complete and no longer than `limit` bytes.
+    pub(super) fn complete_body(&self, limit: u64) -> Option<Ref<'_, [u8]>> {
         let bytes = self.bytes();
-        let fits = self.is_complete.get() && !self.is_incomplete.get() && bytes.len() as u64 <= most;
-        fits.then_some(bytes)
+        let is_usable = self.is_complete.get() && !self.is_incomplete.get() && bytes.len() as u64 <= limit;
+        is_usable.then_some(bytes)
     }
 }
 

@@ -84,9 +84,9 @@ impl HeadWriter<'_> {
     }
 }
 
-/// Appends a request's head to `desk.out`.
+/// Appends a request's head to `scratch.out`.
 pub(super) fn write_head(
-    desk: &mut WorkerScratch,
+    scratch: &mut WorkerScratch,
     req: &Request<'_>,
     endpoint: &UpstreamEndpoint,
     sending: &UpstreamRequest<'_>,
@@ -98,7 +98,7 @@ pub(super) fn write_head(
         path,
         host: target,
         ..
-    } = desk;
+    } = scratch;
     write_rewritten_target(req, sending, path, target);
     let target = if target.is_empty() { req.target() } else { target };
     let host = authority(req, endpoint, sending);
@@ -115,21 +115,21 @@ pub(super) fn write_head(
     finished.map_err(encode_fault)
 }
 
-/// Writes a request's fields into `desk.fields`, and its target into `desk.host` (empty: the original target). Returns the framing of its
-/// body and its authority.
+/// Writes a request's fields into `scratch.fields`, and its target into `scratch.host` (empty: the original target). Returns the framing of
+/// its body and its authority.
 pub(super) fn compose_head<'a>(
-    desk: &mut WorkerScratch,
+    scratch: &mut WorkerScratch,
     req: &'a Request<'_>,
     endpoint: &'a UpstreamEndpoint,
     sending: &UpstreamRequest<'a>,
 ) -> Result<(Framing, &'a str), Fault> {
-    write_rewritten_target(req, sending, &mut desk.path, &mut desk.host);
-    desk.fields.clear();
+    write_rewritten_target(req, sending, &mut scratch.path, &mut scratch.host);
+    scratch.fields.clear();
     let framed = write_fields(
-        &mut HeadWriter::Fields(&mut desk.fields),
+        &mut HeadWriter::Fields(&mut scratch.fields),
         req,
         sending,
-        &mut desk.text,
+        &mut scratch.text,
     )?;
     Ok((framed, authority(req, endpoint, sending)))
 }
@@ -183,22 +183,22 @@ pub(super) fn send_head(
 
 /// Sends a request's head over HTTP/2. Returns whether a body follows.
 fn send_head_on_stream(
-    desk: &mut WorkerScratch,
+    scratch: &mut WorkerScratch,
     req: &Request<'_>,
     endpoint: &UpstreamEndpoint,
     sending: &UpstreamRequest<'_>,
     channel: &H2Stream,
 ) -> Result<bool, Fault> {
-    let (framed, authority) = compose_head(desk, req, endpoint, sending)?;
-    let asked = if desk.host.is_empty() {
+    let (framed, authority) = compose_head(scratch, req, endpoint, sending)?;
+    let host = if scratch.host.is_empty() {
         req.target()
     } else {
-        &desk.host
+        &scratch.host
     };
     let connects = uses_extended_connect(req, sending, channel);
     if connects {
         // A stream has no key (RFC 8441 §5).
-        desk.fields.remove(Challenge::FIELD);
+        scratch.fields.remove(Challenge::FIELD);
     }
     let request = h2::Request {
         method: if connects {
@@ -208,7 +208,7 @@ fn send_head_on_stream(
         },
         scheme: channel.scheme(),
         authority,
-        path: asked,
+        path: host,
         protocol: connects.then_some(WEBSOCKET),
     };
     let length = match framed {
@@ -217,7 +217,7 @@ fn send_head_on_stream(
     };
     let bodiless = matches!(framed, Framing::None | Framing::Length(0));
     let end = bodiless && !connects;
-    match channel.send_head(&request, &desk.fields, length, end) {
+    match channel.send_head(&request, &scratch.fields, length, end) {
         Ok(()) => Ok(!bodiless),
         // The limit was higher when this stream was chosen.
         Err(h2::Misuse::TooManyStreams) => Err(Fault::StreamRefused),
@@ -249,13 +249,14 @@ fn authority<'a>(
     sending: &UpstreamRequest<'a>,
 ) -> &'a str {
     let edits = sending.cleared.edits();
-    let told = edits.and_then(|edits| edits.host.as_deref());
+    let host_override = edits.and_then(|edits| edits.host.as_deref());
     let (backend, rule) = (sending.backend.host.as_ref(), sending.rule.host.as_ref());
     let rewritten = backend
         .map(Hostname::as_str)
         .or(sending.changes.host_override())
         .or(rule.map(Hostname::as_str));
-    told.or(rewritten)
+    host_override
+        .or(rewritten)
         .or_else(|| req.host())
         .unwrap_or(&endpoint.authority)
 }
@@ -271,7 +272,7 @@ fn write_fields(
     let edits = sending.cleared.edits();
     let trusted = is_trusted_peer(sending.listener, req);
     let mut claims = ProxyFields::default();
-    let named = ConnectionOptions::parse(&head.fields)?;
+    let options = ConnectionOptions::parse(&head.fields)?;
     let own = match &sending.listener.client_address.header {
         ClientHeader::Named(name) => Some(name.as_str()),
         ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
@@ -282,7 +283,7 @@ fn write_fields(
             || edits.is_some_and(|edits| edits.drops(name))
     };
     // Accepted from trusted proxies only, and only in this spelling.
-    let forged = |name: &[u8]| {
+    let is_forged = |name: &[u8]| {
         (sending.challenge.is_some() && Challenge::replaces(name))
             || own.is_some_and(|own| {
                 eq_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes()))
@@ -297,14 +298,14 @@ fn write_fields(
             FieldTreatment::HopByHop => {}
             FieldTreatment::Proxy(claim) => {
                 claims.record(claim);
-                let kept = claim == ProxyField::Via
+                let is_appended = claim == ProxyField::Via
                     || (trusted && !matches!(claim, ProxyField::ForwardedFor | ProxyField::Forwarded));
-                if kept && !dropped(field.name) {
+                if is_appended && !dropped(field.name) {
                     encoder.write_field(name, field.value).map_err(encode_fault)?;
                 }
             }
             FieldTreatment::EndToEnd
-                if named.lists(known, field.name) || dropped(field.name) || forged(field.name) => {}
+                if options.lists(known, field.name) || dropped(field.name) || is_forged(field.name) => {}
             FieldTreatment::EndToEnd if known == Some(Known::ContentType) && sending.grpc_web.is_some() => {}
             FieldTreatment::EndToEnd => encoder.write_field(name, field.value).map_err(encode_fault)?,
         }
@@ -393,34 +394,34 @@ fn encode_fault(misuse: Misuse) -> Fault {
 /// Writes the target to `target`, which stays empty if the original target is sent.
 fn write_target(req: &Request<'_>, sending: &UpstreamRequest<'_>, scratch: &mut String, target: &mut String) {
     target.clear();
-    let came = req.head().target;
-    let raw = came.path();
+    let received = req.head().target;
+    let raw = received.path();
     let rewrite = sending.backend.path.as_ref().or(sending.rule.path.as_ref());
     let decoded = sending.decoded.as_deref();
-    let passed = forwarded_path(sending.listener.paths, decoded, raw, scratch);
+    let path = forwarded_path(sending.listener.paths, decoded, raw, scratch);
     match rewrite {
-        None if std::ptr::eq(passed, raw) && req.target().starts_with('/') => return,
-        None => target.push_str(passed),
+        None if std::ptr::eq(path, raw) && req.target().starts_with('/') => return,
+        None => target.push_str(path),
         Some(rewrite) => {
             let normal = decoded.unwrap_or_else(|| req.path());
-            write_rewritten_path(rewrite, passed, &normal[..sending.prefix], target);
+            write_rewritten_path(rewrite, path, &normal[..sending.prefix], target);
         }
     }
-    if let Some(query) = came.query() {
+    if let Some(query) = received.query() {
         target.push('?');
         target.push_str(query);
     }
 }
 
-/// Appends the replacement of `passed`, a path whose normal form begins with `prefix`.
-pub(super) fn write_rewritten_path(rewrite: &PathRewrite, passed: &str, prefix: &str, into: &mut String) {
+/// Appends the replacement of `path`, a path whose normal form begins with `prefix`.
+pub(super) fn write_rewritten_path(rewrite: &PathRewrite, path: &str, prefix: &str, out: &mut String) {
     match rewrite {
-        PathRewrite::Full(full) => path::escape(full.as_str(), into),
+        PathRewrite::Full(full) => path::escape(full.as_str(), out),
         PathRewrite::Prefix(instead) => {
-            let rest = rest_after_prefix(passed, prefix);
+            let rest = rest_after_prefix(path, prefix);
             let instead = instead.as_str().trim_end_matches('/');
-            path::escape(instead, into);
-            into.push_str(if instead.is_empty() && rest.is_empty() {
+            path::escape(instead, out);
+            out.push_str(if instead.is_empty() && rest.is_empty() {
                 "/"
             } else {
                 rest
@@ -494,8 +495,8 @@ impl ProxyFields {
         {
             field("X-Forwarded-Host", host.as_bytes())?;
         }
-        let wanted = sending.listener.client_address.header == ClientHeader::Forwarded;
-        if wanted || (trusted && self.forwarded) {
+        let is_forwarded = sending.listener.client_address.header == ClientHeader::Forwarded;
+        if is_forwarded || (trusted && self.forwarded) {
             text.clear();
             if trusted {
                 join_values(text, fields.all("Forwarded"));
@@ -550,9 +551,9 @@ fn write_address(text: &mut Vec<u8>, address: IpAddr) {
             }
         }
         IpAddr::V6(address) => {
-            let mut shown = TextWriter(text);
+            let mut writer = TextWriter(text);
             // Writing to memory cannot fail.
-            let _ = write!(shown, "{address}");
+            let _ = write!(writer, "{address}");
         }
     }
 }

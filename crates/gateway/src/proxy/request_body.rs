@@ -101,8 +101,8 @@ impl UploadProgress {
 
     /// Returns the total time spent waiting for the client.
     pub(super) fn client_time(&self, now: Time) -> Duration {
-        let waits = self.waiting.get().map(|since| now.since(since));
-        self.waited.get() + waits.unwrap_or_default()
+        let waited = self.waiting.get().map(|since| now.since(since));
+        self.waited.get() + waited.unwrap_or_default()
     }
 
     /// Returns the number of bytes received from the client.
@@ -197,17 +197,17 @@ pub(super) struct RequestUpload<'a, 'r> {
 impl RequestUpload<'_, '_> {
     /// Sends the body as far as the upstream accepts it, after the bytes that an earlier attempt has taken.
     pub(super) async fn run(&self, unsent: UnsentRequest) -> Result<(), UploadError> {
-        let mut outlet = match (self.conn, unsent) {
-            (UpstreamConn::Http1(sole), UnsentRequest::Http1(encoder)) => {
-                RequestSink::Http1(&sole.stream, encoder)
+        let mut sink = match (self.conn, unsent) {
+            (UpstreamConn::Http1(pooled), UnsentRequest::Http1(encoder)) => {
+                RequestSink::Http1(&pooled.stream, encoder)
             }
             (UpstreamConn::H2(channel), UnsentRequest::H2) => RequestSink::H2(channel),
             _ => return Ok(()),
         };
         let cx = &self.worker.cx;
-        let taken = self.replay.to_bytes();
-        let mut total = taken.len() as u64;
-        outlet.send_piece(self.worker, taken).await?;
+        let buffered = self.replay.to_bytes();
+        let mut total = buffered.len() as u64;
+        sink.send_piece(self.worker, buffered).await?;
         expect_continue::wait_for_continue(cx, self.req).await;
         while let Some(bytes) = self.receive_piece().await? {
             self.replay.push(&bytes);
@@ -219,19 +219,19 @@ impl RequestUpload<'_, '_> {
             if self.chain.is_none() && self.most.is_some_and(|most| total > most) {
                 return Err(UploadError::Failure(Fault::RequestTooLarge.into()));
             }
-            outlet.send_piece(self.worker, bytes).await?;
+            sink.send_piece(self.worker, bytes).await?;
             self.progress.record_transfer(cx.now());
         }
         self.share.take();
         self.replay.finish(self.req.trailers());
         let trailers = self.replay.trailers();
         if trailers.is_empty() {
-            return outlet.finish(self.worker, None);
+            return sink.finish(self.worker, None);
         }
-        let mut sifted =
+        let mut filtered =
             TrailerFilter::for_head(&self.req.head().fields, self.changes).filter_request(&trailers);
-        self.cleared.filter_trailers(&mut sifted);
-        outlet.finish(self.worker, Some(&sifted))
+        self.cleared.filter_trailers(&mut filtered);
+        sink.finish(self.worker, Some(&filtered))
     }
 
     /// Receives the next piece from the client; `None`: the end of the body.

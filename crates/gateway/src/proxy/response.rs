@@ -156,7 +156,7 @@ pub(super) enum ResponseStart {
         decoding: ResponseDecoder,
         keep_alive: bool,
         /// The filter of its trailers, if the client accepts any.
-        sieve: Option<TrailerFilter>,
+        trailer_filter: Option<TrailerFilter>,
         /// The framing for the client.
         framing: Framing,
         /// Set if it is gRPC for a gRPC-Web client.
@@ -200,7 +200,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
     pub(super) fn read_bytes(
         &mut self,
         bytes: &[u8],
-        desk: &mut WorkerScratch,
+        scratch: &mut WorkerScratch,
         reply: &mut Reply<'_>,
     ) -> (usize, Result<Option<ResponseStart>, Failure>) {
         self.has_started = true;
@@ -213,7 +213,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
                 text,
                 date,
                 ..
-            } = desk;
+            } = scratch;
             let parsed = parse_response(&bytes[consumed..], self.method, limits, &mut self.scanner, table);
             let (head, length) = match parsed {
                 Ok(Parsed::Complete { head, bytes }) => (head, bytes),
@@ -244,7 +244,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
     pub(super) fn read_stored(
         &mut self,
         stored: &[u8],
-        desk: &mut WorkerScratch,
+        scratch: &mut WorkerScratch,
         reply: &mut Reply<'_>,
     ) -> Result<Option<ResponseStart>, Failure> {
         self.has_started = true;
@@ -255,7 +255,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
             text,
             date,
             ..
-        } = desk;
+        } = scratch;
         let head = load_response(stored, table).ok_or(Fault::GarbageHead)?;
         match self.special_treatment(head.status) {
             Some(special) => Ok(Some(special)),
@@ -345,14 +345,14 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         let web = self
             .grpc_web
             .and_then(|dialect| grpc_web_encoder(dialect, head, fields));
-        let behind = self.trailers && head.framing == Framing::Chunked;
-        let sieve = behind || web.is_some();
-        let sieve = sieve.then(|| {
+        let may_follow = self.trailers && head.framing == Framing::Chunked;
+        let trailer_filter = may_follow || web.is_some();
+        let trailer_filter = trailer_filter.then(|| {
             self.rules
                 .with_edits(head.status, |edits| TrailerFilter::for_head(&head.fields, edits))
         });
-        if let Some(sieve) = sieve.as_ref().filter(|_| web.is_none()) {
-            sieve.write_announcement(&head.fields, text);
+        if let Some(trailer_filter) = trailer_filter.as_ref().filter(|_| web.is_none()) {
+            trailer_filter.write_announcement(&head.fields, text);
             if !text.is_empty() {
                 fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
             }
@@ -369,7 +369,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
             framing,
             decoding,
             keep_alive: head.keep_alive && !self.may_leave_unread_body(reply.request()),
-            sieve,
+            trailer_filter,
             web,
         })
     }
@@ -380,15 +380,15 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         head: &ResponseHead<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<ResponseStart, Failure> {
-        let offered = self.upgrade.filter(|_| head.status == 101);
-        let offered = offered.ok_or(Fault::SwitchUnasked)?;
+        let upgrade = self.upgrade.filter(|_| head.status == 101);
+        let upgrade = upgrade.ok_or(Fault::SwitchUnasked)?;
         let Some(protocol) = head.fields.known(Known::Upgrade) else {
             return Err(self.protocol_violation(
                 "UpgradeMissing",
                 "expected `Upgrade` in a response 101; found none",
             ));
         };
-        if !is_offered(protocol, offered) {
+        if !is_offered(protocol, upgrade) {
             return Err(Fault::SwitchUnasked.into());
         }
         if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
@@ -416,7 +416,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
         if let Some(key) = self.key {
             key.answer(&mut fields).map_err(|_| Fault::BrokenRule)?;
         }
-        // The reply has them already, since it could have had another outcome.
+        // The reply has these fields already, since the response might have had another outcome.
         for (name, _) in self.rules.added().flat_map(FieldBlock::iter) {
             reply.remove_header(name);
         }
@@ -432,8 +432,8 @@ fn grpc_web_encoder(
     head: &ResponseHead<'_>,
     fields: &mut FieldBlock,
 ) -> Option<GrpcWebEncoder> {
-    let answered = head.fields.known(Known::ContentType)?;
-    let kind = grpc::client_content_type(dialect, answered)?;
+    let content_type = head.fields.known(Known::ContentType)?;
+    let kind = grpc::client_content_type(dialect, content_type)?;
     fields.remove("Content-Type");
     let pushed = fields.push("Content-Type", kind.as_bytes());
     // A response without a body has its trailers in the head.
@@ -459,19 +459,19 @@ pub(super) fn client_framing(head: &ResponseHead<'_>, to_head: bool) -> Framing 
 }
 
 /// Returns whether a protocol is among those offered (RFC 9110 §7.8), version included, ignoring case.
-fn is_offered(protocol: &[u8], offered: &[u8]) -> bool {
-    let mut offers = list_elements(offered);
-    offers.any(|offer| offer.eq_ignore_ascii_case(protocol.trim_ascii()))
+fn is_offered(protocol: &[u8], upgrade: &[u8]) -> bool {
+    let mut options = list_elements(upgrade);
+    options.any(|offer| offer.eq_ignore_ascii_case(protocol.trim_ascii()))
 }
 
 /// Copies the fields to forward. Returns whether `Date` needs no further treatment: it is present, or the rule changes it.
 fn copy_fields(
     from: &Fields<'_>,
     changes: &HeaderEdits,
-    cross: bool,
-    into: &mut FieldBlock,
+    has_cors: bool,
+    out: &mut FieldBlock,
 ) -> Result<bool, Failure> {
-    let named = ConnectionOptions::parse(from).map_err(|_| Fault::GarbageHead)?;
+    let options = ConnectionOptions::parse(from).map_err(|_| Fault::GarbageHead)?;
     let mut is_dated = false;
     for (known, field) in from.iter_known() {
         is_dated |= known == Some(Known::Date);
@@ -489,18 +489,18 @@ fn copy_fields(
             Some(_) => false,
             None => {
                 field.name.eq_ignore_ascii_case(b"proxy-connection")
-                    || (cross && starts_with_folded(field.name, "access-control-"))
+                    || (has_cors && starts_with_folded(field.name, "access-control-"))
             }
         };
-        if hop || named.lists(known, field.name) || changes.removes(field.name) {
+        if hop || options.lists(known, field.name) || changes.removes(field.name) {
             continue;
         }
         // Names are tokens, and so UTF-8.
         let Ok(name) = str::from_utf8(field.name) else {
             continue;
         };
-        into.push(name, field.value).map_err(|_| Fault::GarbageHead)?;
+        out.push(name, field.value).map_err(|_| Fault::GarbageHead)?;
     }
-    into.append(changes.appended_fields());
+    out.append(changes.appended_fields());
     Ok(is_dated || changes.touches_date())
 }

@@ -54,8 +54,8 @@ impl ResponseRate {
         (limits::ANSWER_RATE_GRACE + due).saturating_sub(self.waited)
     }
 
-    /// Records bytes received after such a wait. After a window that met the rate a new one starts: a fast start does not compensate for a
-    /// slow rest.
+    /// Records bytes received after such a wait. A window that met the rate is followed by a new one: a fast start does not compensate for
+    /// a slow remainder.
     fn record(&mut self, waited: Duration, bytes: u64) {
         self.waited += waited;
         self.received += bytes;
@@ -86,8 +86,8 @@ impl ExchangeTimeouts {
 
     /// Returns how long to wait for the upstream.
     pub(super) fn wait_limit(&self, now: Time) -> Option<Duration> {
-        let left = |at: Time| at.since(now).max(Duration::from_millis(1));
-        [self.total.map(left), self.head.map(left), self.idle]
+        let remaining = |at: Time| at.since(now).max(Duration::from_millis(1));
+        [self.total.map(remaining), self.head.map(remaining), self.idle]
             .into_iter()
             .flatten()
             .min()
@@ -99,11 +99,11 @@ impl ExchangeTimeouts {
     }
 
     /// Returns the fault for an expired wait.
-    pub(super) fn expiry_fault(&self, now: Time, otherwise: Fault) -> Fault {
+    pub(super) fn expiry_fault(&self, now: Time, fault: Fault) -> Fault {
         if self.total.is_some_and(|at| now >= at) {
             Fault::RequestTimeout
         } else {
-            otherwise
+            fault
         }
     }
 }
@@ -156,14 +156,14 @@ impl ResponseBody {
     pub(super) fn new(
         decoding: ResponseDecoder,
         keep_alive: bool,
-        sieve: Option<TrailerFilter>,
+        trailer_filter: Option<TrailerFilter>,
         web: Option<GrpcWebEncoder>,
     ) -> ResponseBody {
         ResponseBody {
             grpc_web: web,
             is_finished: decoding.is_finished(),
             decoder: decoding,
-            trailer_filter: sieve,
+            trailer_filter,
             received: 0,
             trailers: None,
             unfiltered: None,
@@ -241,7 +241,7 @@ impl ResponseBody {
                     self.trailers = self
                         .trailer_filter
                         .as_ref()
-                        .map(|sieve| sieve.filter_response(&trailers));
+                        .map(|trailer_filter| trailer_filter.filter_response(&trailers));
                 }
                 BodyEvent::NeedMore if !self.decoder.is_finished() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
@@ -256,27 +256,31 @@ impl ResponseBody {
 
     /// Relays bytes of a framed body.
     fn feed_h2(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
-        if let ResponseDecoder::H2 { left: Some(left), .. } = &mut self.decoder {
-            let Some(rest) = left.checked_sub(bytes.len() as u64) else {
+        if let ResponseDecoder::H2 {
+            remaining: Some(remaining),
+            ..
+        } = &mut self.decoder
+        {
+            let Some(reduced) = remaining.checked_sub(bytes.len() as u64) else {
                 return (0, Err(Fault::ResponseTooLarge.into()));
             };
-            *left = rest;
+            *remaining = reduced;
         }
         self.received += bytes.len() as u64;
-        let put = put_piece(&mut self.unfiltered, self.grpc_web, bytes, reply);
-        (bytes.len(), put)
+        let result = put_piece(&mut self.unfiltered, self.grpc_web, bytes, reply);
+        (bytes.len(), result)
     }
 
     /// Relays received bytes, or waits for some.
     pub(super) fn poll_relay(
         &mut self,
-        link: &UpstreamConn,
+        conn: &UpstreamConn,
         clock: &ExchangeTimeouts,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
-        match link {
-            UpstreamConn::Http1(sole) => self.poll_http1(&sole.stream, clock, reply, context),
+        match conn {
+            UpstreamConn::Http1(pooled) => self.poll_http1(&pooled.stream, clock, reply, context),
             UpstreamConn::H2(channel) => self.poll_h2(channel, clock, reply, context),
         }
     }
@@ -294,7 +298,7 @@ impl ResponseBody {
             outcome = fed;
             consumed
         });
-        let lost = match polled {
+        let error = match polled {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(Some(_))) if outcome.is_err() || !channel.is_finished() => {
                 return Poll::Ready(outcome);
@@ -303,15 +307,15 @@ impl ResponseBody {
                 self.is_finished = true;
                 let trailers = channel.take_trailers();
                 self.trailers = match (&self.trailer_filter, trailers) {
-                    (Some(sieve), Some(trailers)) => Some(sieve.filter_request(&trailers)),
+                    (Some(trailer_filter), Some(trailers)) => Some(trailer_filter.filter_request(&trailers)),
                     _ => None,
                 };
                 return Poll::Ready(self.relay_trailers(reply));
             }
-            Poll::Ready(Err(lost)) => lost,
+            Poll::Ready(Err(error)) => error,
         };
-        self.detail = lost.detail();
-        let fault = lost.fault_in_body(|| clock.expiry_fault(channel.cx().now(), Fault::BodyTimeout));
+        self.detail = error.detail();
+        let fault = error.fault_in_body(|| clock.expiry_fault(channel.cx().now(), Fault::BodyTimeout));
         Poll::Ready(Err(fault.into()))
     }
 
@@ -403,8 +407,8 @@ async fn flush_client(
             return Poll::Ready(flushed.map_err(Failure::from));
         }
         loop {
-            let waits = sleep.get_or_insert_with(|| worker.cx.sleep(limits::CONTENDED_LOOK));
-            ready!(Pin::new(waits).poll(context));
+            let timer = sleep.get_or_insert_with(|| worker.cx.sleep(limits::CONTENDED_LOOK));
+            ready!(Pin::new(timer).poll(context));
             sleep = None;
             if contention.is_too_slow(req.response_bytes_sent()) {
                 return Poll::Ready(Err(Fault::ClientTooSlow.into()));
@@ -443,7 +447,7 @@ impl ResponseRelay {
         chain: Option<&FilterChain>,
     ) -> Result<(), Failure> {
         let mut contention = MinRateCheck::new(&self.pool.upstream, self.client_rate);
-        let mut pace = ResponseRate::default();
+        let mut response_rate = ResponseRate::default();
         let rate = self.timeouts.rate;
         // Set if the rate's time had expired when the last bytes arrived, which were consumed first.
         let mut was_late = false;
@@ -451,15 +455,16 @@ impl ResponseRelay {
             // The server enforces the client's own rate.
             self.conn.set_deadline(None);
             flush_client(worker, req, reply, &mut contention).await?;
-            let (began, came) = (worker.cx.now(), self.body.received);
-            let span = self.timeouts.wait_limit(began);
-            let left = (rate > 0).then(|| pace.wait_left(rate).max(Duration::from_millis(1)));
-            let (down, link, clock) = (&mut self.body, &self.conn, &self.timeouts);
-            link.set_deadline([span, left].into_iter().flatten().min());
-            let step = poll_fn(|context| down.poll_relay(link, clock, reply, context)).await;
-            let waited = worker.cx.now().since(began);
-            pace.record(waited, self.body.received - came);
-            let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
+            let (started_at, came) = (worker.cx.now(), self.body.received);
+            let span = self.timeouts.wait_limit(started_at);
+            let remaining = (rate > 0).then(|| response_rate.wait_left(rate).max(Duration::from_millis(1)));
+            let (body, conn, clock) = (&mut self.body, &self.conn, &self.timeouts);
+            conn.set_deadline([span, remaining].into_iter().flatten().min());
+            let step = poll_fn(|context| body.poll_relay(conn, clock, reply, context)).await;
+            let waited = worker.cx.now().since(started_at);
+            response_rate.record(waited, self.body.received - came);
+            let is_late = remaining
+                .is_some_and(|remaining| waited >= remaining && span.is_none_or(|span| remaining < span));
             match step {
                 Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
                     return Err(self.record_fault(worker, req, Fault::BodyTooSlow));

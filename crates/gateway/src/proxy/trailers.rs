@@ -36,7 +36,7 @@ impl TrailerFilter {
 
     /// Returns whether a field of this name is forwarded.
     pub(super) fn is_forwarded(&self, name: &[u8]) -> bool {
-        let dropped = |own: &HeaderName| eq_folded(name, own.as_str());
+        let dropped = |dropped_name: &HeaderName| eq_folded(name, dropped_name.as_str());
         is_allowed(name)
             && !self.dropped.iter().any(dropped)
             && !list_elements(&self.connection).any(|option| option.eq_ignore_ascii_case(name))

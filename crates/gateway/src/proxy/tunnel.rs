@@ -45,33 +45,33 @@ enum TunnelEvent {
 impl Tunnel {
     /// Relays bytes until the tunnel closes.
     pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-        let link = &self.conn;
-        let is_over = Cell::new(false);
-        let mut up = pin!(self.relay_to_upstream(req, &is_over));
+        let conn = &self.conn;
+        let upstream_closed = Cell::new(false);
+        let mut upload = pin!(self.relay_to_upstream(req, &upstream_closed));
         let mut sending = true;
         loop {
-            link.set_deadline(self.idle);
-            let came = poll_fn(|context| {
-                if let Err(error) = poll_to_upstream(up.as_mut(), &mut sending, context) {
+            conn.set_deadline(self.idle);
+            let event = poll_fn(|context| {
+                if let Err(error) = poll_to_upstream(upload.as_mut(), &mut sending, context) {
                     return Poll::Ready(Err(error));
                 }
-                poll_to_client(link, reply, context)
+                poll_to_client(conn, reply, context)
             });
-            match came.await? {
+            match event.await? {
                 TunnelEvent::Bytes => reply.flush().await?,
                 // An end without a TLS close_notify may be an attacker's: it is not relayed as a clean close.
-                TunnelEvent::End if sending && !may_be_truncated(link) => break,
+                TunnelEvent::End if sending && !may_be_truncated(conn) => break,
                 TunnelEvent::End | TunnelEvent::Reset => return Ok(()),
             }
         }
         reply.shut_down_tunnel()?;
-        is_over.set(true);
-        link.set_deadline(self.close_timeout(req));
+        upstream_closed.set(true);
+        conn.set_deadline(self.close_timeout(req));
         poll_fn(|context| {
-            if let Err(error) = poll_to_upstream(up.as_mut(), &mut sending, context) {
+            if let Err(error) = poll_to_upstream(upload.as_mut(), &mut sending, context) {
                 return Poll::Ready(Err(error));
             }
-            match poll_upstream_closed(link, context) {
+            match poll_upstream_closed(conn, context) {
                 Poll::Pending if sending => Poll::Pending,
                 _ => Poll::Ready(Ok(())),
             }
@@ -87,30 +87,30 @@ impl Tunnel {
         }
     }
 
-    /// Relays bytes of the client until it closes or the upstream accepts no more. `is_over`: the upstream has closed its side.
-    async fn relay_to_upstream(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
+    /// Relays bytes of the client until it closes or the upstream accepts no more. `upstream_closed`: the upstream has closed its side.
+    async fn relay_to_upstream(&self, req: &Request<'_>, upstream_closed: &Cell<bool>) -> Result<(), Error> {
         while let Some(bytes) = req.chunk().await? {
-            self.conn.set_deadline(if is_over.get() {
+            self.conn.set_deadline(if upstream_closed.get() {
                 self.close_timeout(req)
             } else {
                 self.idle
             });
-            let taken = match &self.conn {
-                UpstreamConn::Http1(sole) => sole.stream.write_frame(bytes).await.is_ok(),
+            let is_sent = match &self.conn {
+                UpstreamConn::Http1(pooled) => pooled.stream.write_frame(bytes).await.is_ok(),
                 UpstreamConn::H2(channel) => channel.send_body(&bytes).await.is_ok(),
             };
-            if !taken {
+            if !is_sent {
                 return Ok(());
             }
             // Progress to the upstream restarts the idle time, too.
-            self.conn.set_deadline(if is_over.get() {
+            self.conn.set_deadline(if upstream_closed.get() {
                 self.close_timeout(req)
             } else {
                 self.idle
             });
         }
         match &self.conn {
-            UpstreamConn::Http1(sole) => drop(sole.stream.shutdown().await),
+            UpstreamConn::Http1(pooled) => drop(pooled.stream.shutdown().await),
             UpstreamConn::H2(channel) => drop(channel.finish_body(&FieldBlock::new())),
         }
         Ok(())
@@ -118,11 +118,11 @@ impl Tunnel {
 }
 
 fn poll_to_upstream(
-    up: Pin<&mut impl Future<Output = Result<(), Error>>>,
+    upload: Pin<&mut impl Future<Output = Result<(), Error>>>,
     sending: &mut bool,
     context: &mut Context<'_>,
 ) -> Result<(), Error> {
-    if *sending && let Poll::Ready(sent) = up.poll(context) {
+    if *sending && let Poll::Ready(sent) = upload.poll(context) {
         *sending = false;
         return sent;
     }
@@ -131,47 +131,48 @@ fn poll_to_upstream(
 
 /// Relays bytes of the upstream to the client.
 fn poll_to_client(
-    link: &UpstreamConn,
+    conn: &UpstreamConn,
     reply: &mut Reply<'_>,
     context: &mut Context<'_>,
 ) -> Poll<Result<TunnelEvent, Error>> {
     let mut outcome = Ok(());
-    let mut take = |bytes: &[u8]| {
+    let mut relay = |bytes: &[u8]| {
         let bytes = &bytes[..bytes.len().min(SEND_CHUNK_BYTES)];
         outcome = reply.write_buffered(bytes);
         bytes.len()
     };
-    let came = match link {
-        UpstreamConn::Http1(sole) => {
-            sole.stream
-                .poll_received(context, |bytes| take(bytes))
+    let event = match conn {
+        UpstreamConn::Http1(pooled) => {
+            pooled
+                .stream
+                .poll_received(context, |bytes| relay(bytes))
                 .map(|received| match received {
                     Ok(0) => TunnelEvent::End,
                     Ok(_) => TunnelEvent::Bytes,
                     Err(_) => TunnelEvent::Reset,
                 })
         }
-        UpstreamConn::H2(channel) => channel.poll_body(context, take).map(|received| match received {
+        UpstreamConn::H2(channel) => channel.poll_body(context, relay).map(|received| match received {
             Ok(None) => TunnelEvent::End,
             Ok(Some(_)) => TunnelEvent::Bytes,
             Err(_) => TunnelEvent::Reset,
         }),
     };
-    came.map(|came| outcome.map(|()| came))
+    event.map(|event| outcome.map(|()| event))
 }
 
 /// Returns whether the end may be an attacker's truncation. An HTTP/2 stream has an explicit end.
-fn may_be_truncated(link: &UpstreamConn) -> bool {
-    match link {
-        UpstreamConn::Http1(sole) => sole.stream.was_cut(),
+fn may_be_truncated(conn: &UpstreamConn) -> bool {
+    match conn {
+        UpstreamConn::Http1(pooled) => pooled.stream.was_cut(),
         UpstreamConn::H2(_) => false,
     }
 }
 
 /// Waits until the upstream accepts no more bytes.
-fn poll_upstream_closed(link: &UpstreamConn, context: &mut Context<'_>) -> Poll<()> {
-    match link {
-        UpstreamConn::Http1(sole) => sole.stream.poll_over(context).map(drop),
+fn poll_upstream_closed(conn: &UpstreamConn, context: &mut Context<'_>) -> Poll<()> {
+    match conn {
+        UpstreamConn::Http1(pooled) => pooled.stream.poll_over(context).map(drop),
         UpstreamConn::H2(channel) => channel.poll_closed(context),
     }
 }

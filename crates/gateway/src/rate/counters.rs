@@ -95,12 +95,12 @@ impl LimitCounters {
             name: name.clone(),
             state: CounterState::InFlight(running.count()),
         });
-        let crowds = lock(&self.keyed);
-        let crowds = crowds.iter().map(|(name, crowd)| CounterStatus {
+        let keyed = lock(&self.keyed);
+        let keyed = keyed.iter().map(|(name, crowd)| CounterStatus {
             name: name.clone(),
             state: CounterState::InFlight(crowd.count()),
         });
-        keys.chain(running).chain(crowds).collect()
+        keys.chain(running).chain(keyed).collect()
     }
 
     /// Removes counters that no plan holds.
@@ -122,10 +122,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl RequestCount {
     /// Counts a request, unless the limit is reached.
-    pub(crate) fn try_count(self: &Arc<RequestCount>, most: u32) -> Option<CountGuard> {
-        let next = |count: u32| (count < most).then(|| count + 1);
-        let taken = self.0.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        taken
+    pub(crate) fn try_count(self: &Arc<RequestCount>, max: u32) -> Option<CountGuard> {
+        let next = |count: u32| (count < max).then(|| count + 1);
+        let result = self.0.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        result
             .is_ok()
             .then(|| CountGuard(CountedAt::All(Arc::clone(self))))
     }
@@ -147,16 +147,16 @@ impl Default for KeyedRequestCounts {
 
 impl KeyedRequestCounts {
     /// Returns the secret of the key hashes, so that clients cannot construct collisions: drawn on first use.
-    pub(crate) fn secret(&self, draw: impl FnOnce() -> u64) -> u64 {
-        *self.secret.get_or_init(draw)
+    pub(crate) fn secret(&self, random: impl FnOnce() -> u64) -> u64 {
+        *self.secret.get_or_init(random)
     }
 
     /// Counts a request of a key, unless its limit is reached or the table is full.
-    pub(crate) fn try_count(self: &Arc<KeyedRequestCounts>, key: u64, most: u32) -> Option<CountGuard> {
+    pub(crate) fn try_count(self: &Arc<KeyedRequestCounts>, key: u64, max: u32) -> Option<CountGuard> {
         let mut members = self.part_of(key);
         let has_room = members.len() < PART_KEYS;
         match members.iter_mut().find(|member| member.key == key) {
-            Some(member) if member.count >= most => return None,
+            Some(member) if member.count >= max => return None,
             Some(member) => member.count += 1,
             None if has_room => members.push(KeyCount { key, count: 1 }),
             None => return None,

@@ -106,8 +106,8 @@ impl KeyTable {
     }
 
     /// Returns the secret of the key hashes, so that clients cannot compute which keys share a row: drawn on first use.
-    pub(crate) fn secret(&self, draw: impl FnOnce() -> u64) -> u64 {
-        *self.secret.get_or_init(draw)
+    pub(crate) fn secret(&self, random: impl FnOnce() -> u64) -> u64 {
+        *self.secret.get_or_init(random)
     }
 
     /// Returns the number of cells.
@@ -124,8 +124,8 @@ impl KeyTable {
     pub(crate) fn count_request(&self, key: u64, rate: Rate, now: u64) -> RateVerdict {
         let tag = key_tag(key);
         let row = self.row(tag);
-        let known = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
-        if let Some(cell) = known
+        let current = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
+        if let Some(cell) = current
             && let CellResult::Verdict(verdict) = cell.take(tag, rate, now)
         {
             return verdict;
@@ -148,7 +148,7 @@ impl KeyTable {
             }
             match cell.compare_exchange(clear, rate.revert_request(clear)) {
                 Ok(_) => return,
-                Err(newer) => clear = newer,
+                Err(stored) => clear = stored,
             }
         }
     }
@@ -166,15 +166,15 @@ impl KeyTable {
     /// Takes a cell under the lock: no other thread gives a cell of this row away meanwhile.
     fn count_locked(&self, row: &[KeyCell; WAYS], tag: u64, rate: Rate, now: u64) -> RateVerdict {
         loop {
-            let known = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
-            if let Some(cell) = known
+            let current = row.iter().find(|cell| cell.tag.load(Ordering::Acquire) == tag);
+            if let Some(cell) = current
                 && let CellResult::Verdict(verdict) = cell.take(tag, rate, now)
             {
                 return verdict;
             }
             // The key with the earliest instant; free cells are 0.
-            let moments = row.iter().map(|cell| (cell.clear.load(Ordering::Acquire), cell));
-            let Some((clear, cell)) = moments.min_by_key(|(clear, _)| *clear) else {
+            let cells = row.iter().map(|cell| (cell.clear.load(Ordering::Acquire), cell));
+            let Some((clear, cell)) = cells.min_by_key(|(clear, _)| *clear) else {
                 return rate.count_request(0, now).1;
             };
             if cell.compare_exchange(clear, BUSY).is_err() {
@@ -206,7 +206,7 @@ impl KeyCell {
             }
             match self.compare_exchange(clear, moment) {
                 Ok(_) => return CellResult::Verdict(verdict),
-                Err(newer) => clear = newer,
+                Err(stored) => clear = stored,
             }
         }
     }

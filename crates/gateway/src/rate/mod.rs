@@ -24,9 +24,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     /// Nanoseconds of debt per request, rounded up: never more requests pass than configured.
-    share: u64,
+    debt_per_request: u64,
     /// The maximum debt, in nanoseconds.
-    most: u64,
+    max_debt: u64,
 }
 
 /// The decision on a request, and the state of its key afterwards.
@@ -48,57 +48,65 @@ impl Rate {
     pub(crate) fn new(requests: u32, per: Duration, burst: u32) -> Rate {
         let per = u64::try_from(per.as_nanos()).unwrap_or(u64::MAX);
         // At most a quarter of the range, so that sums with the clock do not overflow.
-        let share = per.div_ceil(u64::from(requests.max(1))).clamp(1, u64::MAX / 4);
-        let most = share.saturating_mul(u64::from(burst.max(1))).min(u64::MAX / 4);
-        Rate { share, most }
+        let debt_per_request = per.div_ceil(u64::from(requests.max(1))).clamp(1, u64::MAX / 4);
+        let max_debt = debt_per_request
+            .saturating_mul(u64::from(burst.max(1)))
+            .min(u64::MAX / 4);
+        Rate {
+            debt_per_request,
+            max_debt,
+        }
     }
 
     /// Returns the key's clear instant after a request at `now`, and the verdict. A refused request leaves the instant unchanged,
     /// unless it lies further ahead than this rate allows.
     pub(crate) fn count_request(self, clear: u64, now: u64) -> (u64, RateVerdict) {
-        let owed = self.debt_at(clear, now);
-        let with = owed + self.share;
-        if with <= self.most {
-            (now + with, self.verdict(true, with))
+        let debt = self.debt_at(clear, now);
+        let new_debt = debt + self.debt_per_request;
+        if new_debt <= self.max_debt {
+            (now + new_debt, self.verdict(true, new_debt))
         } else {
-            (now + owed, self.verdict(false, owed))
+            (now + debt, self.verdict(false, debt))
         }
     }
 
     /// Returns the debt of a request and the maximum debt, in microseconds, each rounded up.
     pub(crate) fn in_micros(self) -> (u64, u64) {
-        let share = self.share.div_ceil(1000);
-        (share, share.saturating_mul((self.most / self.share).max(1)))
+        let debt_per_request = self.debt_per_request.div_ceil(1000);
+        (
+            debt_per_request,
+            debt_per_request.saturating_mul((self.max_debt / self.debt_per_request).max(1)),
+        )
     }
 
     /// Returns the verdict for a debt that was counted in these units.
-    pub(crate) fn verdict_of_micros(self, passes: bool, owed: u64) -> RateVerdict {
-        let (share, most) = self.in_micros();
+    pub(crate) fn verdict_of_micros(self, passes: bool, debt: u64) -> RateVerdict {
+        let (debt_per_request, max_debt) = self.in_micros();
         let rate = Rate {
-            share: share.saturating_mul(1000),
-            most: most.saturating_mul(1000),
+            debt_per_request: debt_per_request.saturating_mul(1000),
+            max_debt: max_debt.saturating_mul(1000),
         };
-        rate.verdict(passes, owed.saturating_mul(1000).min(rate.most))
+        rate.verdict(passes, debt.saturating_mul(1000).min(rate.max_debt))
     }
 
     /// Returns the clear instant without a request that was counted but then refused elsewhere.
     pub(crate) fn revert_request(self, clear: u64) -> u64 {
-        clear.saturating_sub(self.share)
+        clear.saturating_sub(self.debt_per_request)
     }
 
     /// Returns a key's debt at `now`. Capped at the maximum: debt that was counted under another rate does not weigh more than this
     /// rate allows.
     fn debt_at(self, clear: u64, now: u64) -> u64 {
-        clear.saturating_sub(now).min(self.most)
+        clear.saturating_sub(now).min(self.max_debt)
     }
 
-    fn verdict(self, passes: bool, owed: u64) -> RateVerdict {
-        let room = self.most - owed;
+    fn verdict(self, passes: bool, debt: u64) -> RateVerdict {
+        let capacity = self.max_debt - debt;
         RateVerdict {
             passes,
-            remaining: room / self.share,
-            retry_after: Duration::from_nanos(self.share.saturating_sub(room)),
-            clear: Duration::from_nanos(owed),
+            remaining: capacity / self.debt_per_request,
+            retry_after: Duration::from_nanos(self.debt_per_request.saturating_sub(capacity)),
+            clear: Duration::from_nanos(debt),
         }
     }
 }

@@ -28,11 +28,11 @@ const ELEMENTS: usize = 4;
 pub(crate) const REPLY_BYTES: usize = (ELEMENTS + 1) * LINE;
 
 /// Appends a command.
-pub(crate) fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
+pub(crate) fn write_command(out: &mut Vec<u8>, arguments: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
+    for argument in arguments {
+        out.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        out.extend_from_slice(argument);
         out.extend_from_slice(b"\r\n");
     }
 }
@@ -42,29 +42,29 @@ pub(crate) fn write_command(out: &mut Vec<u8>, words: &[&[u8]]) {
 /// # Errors
 /// The bytes are not such a reply, or exceed a limit of this module.
 pub(crate) fn parse_reply(bytes: &[u8]) -> Result<Option<(RespReply, usize)>, InvalidReply> {
-    let Some((kind, rest, used)) = parse_line(bytes)? else {
+    let Some((kind, rest, consumed)) = parse_line(bytes)? else {
         return Ok(None);
     };
     match kind {
-        b'+' => Ok(Some((RespReply::Text, used))),
+        b'+' => Ok(Some((RespReply::Text, consumed))),
         b'-' => {
-            let word = rest.split(' ').next().unwrap_or_default();
-            Ok(Some((RespReply::Error(word.to_owned()), used)))
+            let argument = rest.split(' ').next().unwrap_or_default();
+            Ok(Some((RespReply::Error(argument.to_owned()), consumed)))
         }
-        b':' => Ok(Some((RespReply::Number(parse_number(rest)?), used))),
+        b':' => Ok(Some((RespReply::Number(parse_number(rest)?), consumed))),
         b'$' => {
             let length = usize::try_from(parse_number(rest)?).map_err(|_| InvalidReply)?;
             if length > LINE {
                 return Err(InvalidReply);
             }
-            let end = used + length + 2;
-            match bytes.get(used + length..end) {
+            let end = consumed + length + 2;
+            match bytes.get(consumed + length..end) {
                 None => Ok(None),
                 Some(b"\r\n") => Ok(Some((RespReply::Text, end))),
                 Some(_) => Err(InvalidReply),
             }
         }
-        b'*' => parse_numbers(bytes, parse_number(rest)?, used),
+        b'*' => parse_numbers(bytes, parse_number(rest)?, consumed),
         _ => Err(InvalidReply),
     }
 }
@@ -72,7 +72,7 @@ pub(crate) fn parse_reply(bytes: &[u8]) -> Result<Option<(RespReply, usize)>, In
 fn parse_numbers(
     bytes: &[u8],
     count: i64,
-    mut used: usize,
+    mut consumed: usize,
 ) -> Result<Option<(RespReply, usize)>, InvalidReply> {
     let count = usize::try_from(count).map_err(|_| InvalidReply)?;
     if count > ELEMENTS {
@@ -80,29 +80,29 @@ fn parse_numbers(
     }
     let mut numbers = Vec::with_capacity(count);
     for _ in 0..count {
-        let Some((kind, rest, more)) = parse_line(&bytes[used..])? else {
+        let Some((kind, rest, line_length)) = parse_line(&bytes[consumed..])? else {
             return Ok(None);
         };
         if kind != b':' {
             return Err(InvalidReply);
         }
         numbers.push(self::parse_number(rest)?);
-        used += more;
+        consumed += line_length;
     }
-    Ok(Some((RespReply::Numbers(numbers), used)))
+    Ok(Some((RespReply::Numbers(numbers), consumed)))
 }
 
 /// Parses a line. Returns its kind, the text after that, and its length including the line end.
 fn parse_line(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>, InvalidReply> {
-    let within = &bytes[..bytes.len().min(LINE)];
-    let Some(end) = within.windows(2).position(|pair| pair == b"\r\n") else {
+    let window = &bytes[..bytes.len().min(LINE)];
+    let Some(end) = window.windows(2).position(|pair| pair == b"\r\n") else {
         return if bytes.len() >= LINE {
             Err(InvalidReply)
         } else {
             Ok(None)
         };
     };
-    let (kind, rest) = within[..end].split_first().ok_or(InvalidReply)?;
+    let (kind, rest) = window[..end].split_first().ok_or(InvalidReply)?;
     let rest = str::from_utf8(rest).map_err(|_| InvalidReply)?;
     Ok(Some((*kind, rest, end + 2)))
 }
@@ -173,8 +173,8 @@ mod tests {
             let bytes: Vec<u8> = (0..random.usize(0..40))
                 .map(|_| *random.choice(b"+-:$*0123456789\r\nab \xff").unwrap_or(&b'x'))
                 .collect();
-            if let Ok(Some((_, used))) = parse_reply(&bytes) {
-                assert!(used <= bytes.len());
+            if let Ok(Some((_, consumed))) = parse_reply(&bytes) {
+                assert!(consumed <= bytes.len());
             }
         }
     }

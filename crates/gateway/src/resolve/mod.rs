@@ -1,7 +1,7 @@
 //! Name resolution by the host's settings: `/etc/hosts`, then the DNS servers of `/etc/resolv.conf`.
 //!
 //! Queries DNS itself, since the system's resolver does not report TTLs. IPv4 addresses are used if there are any, else IPv6
-//! ones. Caches nothing: callers keep the last good result.
+//! ones. Caches nothing: callers retain the last good result.
 
 mod settings;
 
@@ -60,12 +60,12 @@ pub(crate) async fn resolve_with(
     settings: &ResolverSettings,
     name: &str,
 ) -> Result<ResolvedName, LookupError> {
-    if let Some(found) = settings.known_addresses(name) {
-        return Ok(found);
+    if let Some(known) = settings.known_addresses(name) {
+        return Ok(known);
     }
-    let mut worst = None;
+    let mut last_error = None;
     for candidate in settings.candidates(name) {
-        let mut none = None;
+        let mut no_addresses = None;
         for kind in [Kind::V4, Kind::V6] {
             let answer = query_servers(cx, settings, &candidate, kind)
                 .await
@@ -84,7 +84,7 @@ pub(crate) async fn resolve_with(
                 Outcome::NotFound => Fault::DnsNotFound,
             };
             let again = holds.clamp(limits::DNS_AGAIN, limits::DNS_TTL_MOST);
-            none = Some(LookupError {
+            no_addresses = Some(LookupError {
                 fault,
                 retry_after: again,
             });
@@ -94,11 +94,11 @@ pub(crate) async fn resolve_with(
             }
         }
         // A name that exists without an address is a more specific result than one that does not exist.
-        if worst.is_none_or(|worst: LookupError| worst.fault == Fault::DnsNotFound) {
-            worst = none;
+        if last_error.is_none_or(|last_error: LookupError| last_error.fault == Fault::DnsNotFound) {
+            last_error = no_addresses;
         }
     }
-    Err(worst.unwrap_or_else(lookup_failure))
+    Err(last_error.unwrap_or_else(lookup_failure))
 }
 
 fn lookup_failure() -> LookupError {
@@ -117,10 +117,10 @@ async fn query_servers(cx: &Cx, settings: &ResolverSettings, name: &str, kind: K
                 name,
                 kind,
             };
-            let asked = query_udp(cx, *server, &question);
-            match with_timeout(cx, settings.timeout, asked).await {
+            let result = query_udp(cx, *server, &question);
+            match with_timeout(cx, settings.timeout, result).await {
                 Some(Ok(answer)) => return Some(answer),
-                Some(Err(why)) => log::debug!("DNS server {server}: {name}: {why}"),
+                Some(Err(error)) => log::debug!("DNS server {server}: {name}: {error}"),
                 None => log::debug!("DNS server {server}: {name}: no answer in {:?}", settings.timeout),
             }
         }
@@ -170,7 +170,7 @@ async fn query_tcp(
     parse(&answer, question).map_err(io::Error::other)
 }
 
-/// Runs `work` for at most `span`; `None`: it took longer.
+/// Runs `work` for at most `span`; `None`: `span` has elapsed.
 pub(crate) async fn with_timeout<T>(cx: &Cx, span: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut sleep = pin!(cx.sleep(span));

@@ -27,7 +27,7 @@ impl ResolverSettings {
         ResolverSettings::parse(&text("/etc/resolv.conf"), &text("/etc/hosts"))
     }
 
-    /// Parses the contents of the two files. Lines that it does not understand are ignored, as the system's resolver does.
+    /// Parses the contents of the two files. Unknown lines are ignored, as by the system's resolver.
     pub(crate) fn parse(resolv: &str, hosts: &str) -> ResolverSettings {
         let mut settings = ResolverSettings {
             servers: Vec::new(),
@@ -82,13 +82,13 @@ impl ResolverSettings {
 
     /// Returns the addresses that need no query: `name` is an address or is in `/etc/hosts`.
     pub(super) fn known_addresses(&self, name: &str) -> Option<ResolvedName> {
-        let bare = name.trim_start_matches('[').trim_end_matches(']');
-        let mut addresses: Vec<IpAddr> = match bare.parse() {
+        let unbracketed = name.trim_start_matches('[').trim_end_matches(']');
+        let mut addresses: Vec<IpAddr> = match unbracketed.parse() {
             Ok(address) => vec![address],
             Err(_) => {
                 let name = name.trim_end_matches('.');
-                let named = |names: &[String]| names.iter().any(|own| own.eq_ignore_ascii_case(name));
-                let own = self.hosts.iter().filter(|(_, names)| named(names));
+                let has_name = |names: &[String]| names.iter().any(|own| own.eq_ignore_ascii_case(name));
+                let own = self.hosts.iter().filter(|(_, names)| has_name(names));
                 own.map(|(address, _)| *address).collect()
             }
         };
@@ -105,8 +105,8 @@ impl ResolverSettings {
 
     /// Returns the absolute names to look up, in order.
     pub(super) fn candidates(&self, name: &str) -> Vec<String> {
-        if let Some(whole) = name.strip_suffix('.') {
-            return vec![whole.to_owned()];
+        if let Some(absolute) = name.strip_suffix('.') {
+            return vec![absolute.to_owned()];
         }
         let mut all: Vec<String> = self
             .search
@@ -114,8 +114,8 @@ impl ResolverSettings {
             .map(|domain| format!("{name}.{domain}"))
             .collect();
         let dots = name.bytes().filter(|&byte| byte == b'.').count();
-        let place = if dots >= self.dots { 0 } else { all.len() };
-        all.insert(place, name.to_owned());
+        let position = if dots >= self.dots { 0 } else { all.len() };
+        all.insert(position, name.to_owned());
         all
     }
 }
@@ -129,9 +129,9 @@ const SEARCHED: usize = 32;
 
 fn parse_server(text: &str) -> Option<SocketAddr> {
     // The zone of a link-local address follows a percent sign.
-    let bare = || text.split('%').next()?.parse().ok();
+    let unbracketed = || text.split('%').next()?.parse().ok();
     let with_port = text.parse().ok();
-    with_port.or_else(|| Some(SocketAddr::new(bare()?, PORT)))
+    with_port.or_else(|| Some(SocketAddr::new(unbracketed()?, PORT)))
 }
 
 fn parse_host_line(line: &str) -> Option<(IpAddr, Vec<String>)> {

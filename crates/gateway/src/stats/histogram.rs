@@ -59,18 +59,18 @@ impl LatencyHistogram {
         difference
     }
 
-    /// Returns the duration that `share` (0 to 1) of the requests did not exceed, to within 12.5 % and at least 8 µs; `None` without
+    /// Returns the duration that `quantile` (0 to 1) of the requests did not exceed, to within 12.5 % and at least 8 µs; `None` without
     /// requests. A duration is from the loop turn in which the request was received to the one in which its response was fully written.
     #[must_use]
-    pub fn quantile(&self, share: f64) -> Option<Duration> {
+    pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let all: u64 = self.0.iter().sum();
-        let rank = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
-        let mut seen = 0;
-        let found = self.0.iter().position(|count| {
-            seen += count;
-            seen >= rank
+        let rank = ((all as f64 * quantile).ceil() as u64).clamp(1, all.max(1));
+        let mut total = 0;
+        let bucket = self.0.iter().position(|count| {
+            total += count;
+            total >= rank
         });
-        found.filter(|_| all > 0).map(bucket_limit)
+        bucket.filter(|_| all > 0).map(bucket_limit)
     }
 }
 
@@ -117,9 +117,12 @@ mod tests {
         let mut spans = LatencyHistogram::default();
         assert_eq!(spans.quantile(0.5), None);
         spans.count(&counts);
-        for (share, micros) in [(0.0, 100.0), (0.5, 50_000.0), (0.99, 99_000.0), (1.0, 100_000.0)] {
-            let found = spans.quantile(share).unwrap().as_secs_f64() * 1e6;
-            assert!(found >= micros && found <= micros * 1.125, "{share}: {found}");
+        for (quantile, micros) in [(0.0, 100.0), (0.5, 50_000.0), (0.99, 99_000.0), (1.0, 100_000.0)] {
+            let bucket = spans.quantile(quantile).unwrap().as_secs_f64() * 1e6;
+            assert!(
+                bucket >= micros && bucket <= micros * 1.125,
+                "{quantile}: {bucket}"
+            );
         }
         let earlier = spans.clone();
         counts.record(7);

@@ -102,10 +102,10 @@ impl Default for SeriesNumbers<Name> {
 
 impl Default for SeriesNumbers<(Name, Name)> {
     fn default() -> SeriesNumbers<(Name, Name)> {
-        let without = |route: &str| (Name::from(route), Name::from(""));
+        let route_only = |route: &str| (Name::from(route), Name::from(""));
         SeriesNumbers {
             by_name: BTreeMap::new(),
-            names: vec![without(NO_ROUTE_LABEL), without(OTHERS_LABEL)],
+            names: vec![route_only(NO_ROUTE_LABEL), route_only(OTHERS_LABEL)],
             most: limits::COUNTED_SERIES,
         }
     }
@@ -172,17 +172,17 @@ impl Metrics {
     /// Returns the counts of routes that had requests.
     pub(crate) fn routes(&self) -> Vec<RouteReport> {
         let mut reports: Vec<RouteReport> = Vec::new();
-        let mut places: BTreeMap<Name, usize> = BTreeMap::new();
+        let mut indices: BTreeMap<Name, usize> = BTreeMap::new();
         for series in self.series() {
-            let place = *places.entry(Arc::clone(&series.route)).or_insert(reports.len());
-            if place == reports.len() {
+            let index = *indices.entry(Arc::clone(&series.route)).or_insert(reports.len());
+            if index == reports.len() {
                 reports.push(RouteReport {
                     name: Arc::clone(&series.route),
                     classes: [0; 5],
                     latencies: LatencyHistogram::default(),
                 });
             }
-            let report = &mut reports[place];
+            let report = &mut reports[index];
             for (sum, count) in report.classes.iter_mut().zip(series.classes()) {
                 *sum += count;
             }
@@ -275,11 +275,11 @@ pub(crate) struct RequestCounter<'w> {
 }
 
 impl<'w> RequestCounter<'w> {
-    pub(crate) fn start(counting: &'w WorkerCounters, cx: &'w Cx, began: Time) -> RequestCounter<'w> {
+    pub(crate) fn start(counting: &'w WorkerCounters, cx: &'w Cx, started_at: Time) -> RequestCounter<'w> {
         RequestCounter {
             counting,
             cx,
-            started: began,
+            started: started_at,
             series: Cell::new(NO_ROUTE),
             status: Cell::new(None),
         }

@@ -49,7 +49,7 @@ fn status_class(status: u16) -> usize {
 }
 
 impl SeriesCounts {
-    /// Counts a response. The duration of a tunnel (101) is no measure of latency and is left out.
+    /// Counts a response. The duration of a tunnel (101) is not a latency and is excluded.
     pub(super) fn count_response(&self, status: u16, span: Duration) {
         let class = status_class(status);
         match self.code_counter(status) {

@@ -97,20 +97,20 @@ pub struct Ejection {
 }
 
 impl UpstreamStatus {
-    pub(crate) fn read(shared: &UpstreamState) -> UpstreamStatus {
-        let current = shared.snapshot();
+    pub(crate) fn read(state: &UpstreamState) -> UpstreamStatus {
+        let current = state.snapshot();
         UpstreamStatus {
-            name: shared.name.clone(),
-            requests: shared.requests_in_flight(),
-            connections: shared.open_connections(),
-            waiting: shared.wait_queue.len(),
-            retrying: shared.circuit_breaker.retries_in_flight(),
-            hedged: shared.circuit_breaker.hedge_count(),
-            refused: shared.circuit_breaker.refusals(),
-            retries: shared.counters.0.granted_retries(),
-            retries_refused: shared.counters.0.refused_retries(),
-            mirrors: shared.counters.0.mirror_counts(),
-            faults: shared.counters.0.fault_counts(),
+            name: state.name.clone(),
+            requests: state.requests_in_flight(),
+            connections: state.open_connections(),
+            waiting: state.wait_queue.len(),
+            retrying: state.circuit_breaker.retries_in_flight(),
+            hedged: state.circuit_breaker.hedge_count(),
+            refused: state.circuit_breaker.refusals(),
+            retries: state.counters.0.granted_retries(),
+            retries_refused: state.counters.0.refused_retries(),
+            mirrors: state.counters.0.mirror_counts(),
+            faults: state.counters.0.fault_counts(),
             endpoints: current
                 .endpoints
                 .iter()

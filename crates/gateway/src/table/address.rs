@@ -35,10 +35,10 @@ impl AddressTable {
             let datagrams = listener.protocol == crate::model::Protocol::Udp;
             for address in &listener.addresses {
                 let any = matches!(address, Addr::Inet(address) if address.port() == 0);
-                let same = |shared: &&mut SharedAddress| {
+                let has_address = |shared: &&mut SharedAddress| {
                     shared.address == *address && shared.datagrams == datagrams && !any
                 };
-                match addresses.iter_mut().find(same) {
+                match addresses.iter_mut().find(has_address) {
                     Some(shared) => shared.listeners.push((id, Arc::clone(listener))),
                     None => addresses.push(SharedAddress {
                         address: address.clone(),
@@ -50,12 +50,12 @@ impl AddressTable {
             }
         }
         for listener in left_out {
-            let beside = |shared: &&mut SharedAddress| {
+            let is_compatible = |shared: &&mut SharedAddress| {
                 let (_, served) = &shared.listeners[0];
-                let is_alike = listener.protocol.has_sni() == served.protocol.has_sni();
-                is_alike && !shared.datagrams && listener.addresses.contains(&shared.address)
+                let is_same_kind = listener.protocol.has_sni() == served.protocol.has_sni();
+                is_same_kind && !shared.datagrams && listener.addresses.contains(&shared.address)
             };
-            for shared in addresses.iter_mut().filter(beside) {
+            for shared in addresses.iter_mut().filter(is_compatible) {
                 shared.refused.extend_from_slice(&listener.hostnames);
             }
         }
@@ -96,9 +96,9 @@ impl AddressTable {
             .iter()
             .filter_map(|(id, listener)| Some((host_specificity(&listener.hostnames, host)?, *id)));
         // The first of equals; listeners of one address are never equal.
-        let (most, id) = ranked.max_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)))?;
+        let (best, id) = ranked.max_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)))?;
         let is_refused =
-            !refused.is_empty() && host_specificity(refused, host).is_some_and(|rank| rank > most);
+            !refused.is_empty() && host_specificity(refused, host).is_some_and(|rank| rank > best);
         (!is_refused).then_some(id)
     }
 }

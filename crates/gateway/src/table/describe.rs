@@ -20,10 +20,10 @@ pub fn describe_steps(rule: &Rule) -> Vec<String> {
             self::describe_forward(&mut steps, forward);
         }
         Action::Redirect(redirect) => steps.push(self::describe_redirect(redirect)),
-        Action::Respond(answer) => steps.push(format!(
+        Action::Respond(response) => steps.push(format!(
             "respond {} with {} bytes",
-            answer.status,
-            answer.body.0.len()
+            response.status,
+            response.body.0.len()
         )),
         Action::Files(files) => steps.push(format!("serve files from {}", files.root.display())),
         Action::Push(at) => steps.push(match &at.below {
@@ -36,13 +36,13 @@ pub fn describe_steps(rule: &Rule) -> Vec<String> {
     describe_status_headers(&mut steps, "response", &rule.status_headers);
     for page in &rule.error_pages {
         let (first, last) = (page.statuses.first, page.statuses.last);
-        let which = if first == last {
+        let range_text = if first == last {
             first.to_string()
         } else {
             format!("{first} to {last}")
         };
         steps.push(format!(
-            "error page for {which}: {} bytes",
+            "error page for {range_text}: {} bytes",
             page.response.body.0.len()
         ));
     }
@@ -160,10 +160,10 @@ fn describe_injection(policy: &FaultInjection) -> String {
     let delay = delay.map(|(time, part)| format!("delay {} by {time:?}", share(part)));
     let abort = policy.abort.as_ref();
     let abort = abort.map(|(status, part)| format!("respond to {} with {status}", share(part)));
-    let told = delay.into_iter().chain(abort).collect::<Vec<_>>().join(", ");
+    let parts = delay.into_iter().chain(abort).collect::<Vec<_>>().join(", ");
     match &policy.header {
-        Some(name) => format!("{told}, if the header `{}` is present", name.as_str()),
-        None => told,
+        Some(name) => format!("{parts}, if the header `{}` is present", name.as_str()),
+        None => parts,
     }
 }
 
@@ -197,13 +197,13 @@ fn describe_forward(steps: &mut Vec<String>, forward: &Forward) {
         steps.push(format!("hedge after {after:?}"));
     }
     let timeouts = &forward.timeouts;
-    for (what, time) in [
+    for (name, time) in [
         ("request", timeouts.request),
         ("attempt", timeouts.per_try),
         ("idle", timeouts.idle),
     ] {
         if let Some(time) = time {
-            steps.push(format!("{what} timeout {time:?}"));
+            steps.push(format!("{name} timeout {time:?}"));
         }
     }
     if timeouts.minimum_rate > 0 {
@@ -215,11 +215,11 @@ fn describe_forward(steps: &mut Vec<String>, forward: &Forward) {
 /// Adds the protocol of each upstream, where it is not HTTP/1.1.
 pub(super) fn describe_protocols(steps: &mut Vec<String>, forward: &Forward, upstreams: &[Arc<Upstream>]) {
     for upstream in upstreams {
-        let is_asked = |backend: &WeightedBackend| matches!(&backend.target, Target::Upstream(name) if *name == upstream.name);
-        if !forward.backends.iter().any(is_asked) {
+        let is_target = |backend: &WeightedBackend| matches!(&backend.target, Target::Upstream(name) if *name == upstream.name);
+        if !forward.backends.iter().any(is_target) {
             continue;
         }
-        let spoken = match (upstream.protocol, upstream.tls.is_some()) {
+        let protocol = match (upstream.protocol, upstream.tls.is_some()) {
             (UpstreamProtocol::Http1, _) => continue,
             (UpstreamProtocol::Http2, true) => "HTTP/2 over TLS",
             (UpstreamProtocol::Http2, false) => "HTTP/2 without TLS",
@@ -227,7 +227,7 @@ pub(super) fn describe_protocols(steps: &mut Vec<String>, forward: &Forward, ups
         };
         let streams = upstream.pool.streams_per_connection;
         steps.push(format!(
-            "{spoken} to upstream `{}`, {streams} streams per connection",
+            "{protocol} to upstream `{}`, {streams} streams per connection",
             upstream.name
         ));
     }
@@ -305,7 +305,7 @@ fn describe_redirect(redirect: &Redirect) -> String {
     format!("redirect {} to {}", redirect.status, changed.join(", "))
 }
 
-fn describe_status_headers(steps: &mut Vec<String>, whose: &str, all: &[StatusHeaders]) {
+fn describe_status_headers(steps: &mut Vec<String>, owner: &str, all: &[StatusHeaders]) {
     for StatusHeaders { statuses, changes } in all {
         let ranges = statuses.iter().map(|range| {
             if range.first == range.last {
@@ -314,22 +314,22 @@ fn describe_status_headers(steps: &mut Vec<String>, whose: &str, all: &[StatusHe
                 format!("{} to {}", range.first, range.last)
             }
         });
-        let which = ranges.collect::<Vec<_>>().join(", ");
-        let begun = steps.len();
-        describe_headers(steps, whose, changes);
-        for step in &mut steps[begun..] {
+        let range_text = ranges.collect::<Vec<_>>().join(", ");
+        let first = steps.len();
+        describe_headers(steps, owner, changes);
+        for step in &mut steps[first..] {
             step.push_str(" if the status is ");
-            step.push_str(&which);
+            step.push_str(&range_text);
         }
     }
 }
 
-fn describe_headers(steps: &mut Vec<String>, whose: &str, changes: &HeaderChanges) {
+fn describe_headers(steps: &mut Vec<String>, owner: &str, changes: &HeaderChanges) {
     // Values may be secrets.
     let removed = changes.remove.iter().map(|name| ("remove", name));
     let set = changes.set.iter().map(|(name, _)| ("set", name));
     let added = changes.add.iter().map(|(name, _)| ("add", name));
     for (verb, name) in removed.chain(set).chain(added) {
-        steps.push(format!("{verb} {whose} header `{}`", name.as_str()));
+        steps.push(format!("{verb} {owner} header `{}`", name.as_str()));
     }
 }

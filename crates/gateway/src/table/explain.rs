@@ -156,11 +156,11 @@ impl<P> Table<P> {
         };
         let matched = self.find_request(listener, &facts);
         let is_cors = |matched: &Matched<'_, P>| cors_policy(self.listener(listener), matched).is_some();
-        if let Some(asked) = facts.announced_request()
+        if let Some(announced) = facts.announced_request()
             && matched.as_ref().is_some_and(is_cors)
         {
-            to.preflight = Some(asked.method.to_owned());
-            facts = asked;
+            to.preflight = Some(announced.method.to_owned());
+            facts = announced;
         }
         to.selected = matched.map(|matched| selected_rule(self.config(), matched));
         to.rejected = self.rejected_matches(listener, matched, &facts);
@@ -191,11 +191,11 @@ impl<P> Table<P> {
                     &*rule.matches
                 };
                 for (matching, found) in matches.iter().enumerate() {
-                    let it = matched.is_some_and(|matched| {
+                    let has_method = matched.is_some_and(|matched| {
                         matched.route().route().name == route.name
                             && (matched.rule_number(), matched.match_number()) == (number, matching)
                     });
-                    if it {
+                    if has_method {
                         continue;
                     }
                     rejected.push(RejectedMatch {

@@ -44,12 +44,15 @@ impl<P> Table<P> {
     /// `address` is of another table and beyond this one's addresses.
     #[must_use]
     pub fn explain_stream(&self, address: AddressId, sni: Option<&str>) -> StreamExplanation {
-        let asked = describe_sni(sni);
+        let requested = describe_sni(sni);
         let listener = self.addresses().select_listener(address, sni.unwrap_or_default());
         let all = self.addresses().listeners(address);
         let others = all.filter(|(id, _)| Some(*id) != listener).map(|(_, other)| {
             let hosts = list_hosts(&other.hostnames);
-            (other.name.clone(), format!("matches only {hosts}, not {asked}"))
+            (
+                other.name.clone(),
+                format!("matches only {hosts}, not {requested}"),
+            )
         });
         let mut explanation = StreamExplanation {
             listener: listener.map(|id| self.listener(id).name.clone()),
@@ -115,8 +118,8 @@ fn most_specific_host(stream: &StreamRoute, sni: Option<&str>) -> String {
         .hostnames
         .iter()
         .filter(|host| sni.is_some_and(|sni| host.matches(sni)));
-    let nearest = holding.max_by_key(|host| host.wildcard_suffix().map_or(usize::MAX, str::len));
-    nearest.map_or_else(|| "every connection".to_owned(), |host| format!("host `{host}`"))
+    let closest = holding.max_by_key(|host| host.wildcard_suffix().map_or(usize::MAX, str::len));
+    closest.map_or_else(|| "every connection".to_owned(), |host| format!("host `{host}`"))
 }
 
 fn selected_stream(stream: &StreamRoute, sni: Option<&str>) -> SelectedStream {

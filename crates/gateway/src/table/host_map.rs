@@ -108,14 +108,14 @@ impl<'b, P> HostMapBuilder<'b, P> {
         listener: &Listener,
         last: Option<&HostMap<P>>,
     ) -> (Arc<HostMap<P>>, Arc<StreamMap>) {
-        let here = |listeners: &[Name]| listeners.is_empty() || listeners.contains(&listener.name);
+        let is_listed = |listeners: &[Name]| listeners.is_empty() || listeners.contains(&listener.name);
         if !listener.protocol.is_http() {
-            let streams = self.streams.iter().filter(|stream| here(&stream.listeners));
+            let streams = self.streams.iter().filter(|stream| is_listed(&stream.listeners));
             return (Arc::clone(&self.none), Arc::new(map_streams(streams)));
         }
         let routes = (0..)
             .zip(self.routes)
-            .filter(|(_, route)| here(&route.route().listeners));
+            .filter(|(_, route)| is_listed(&route.route().listeners));
         let routes: Vec<u32> = routes.map(|(number, _)| number).collect();
         let none = Arc::new(StreamMap(ByHost::new(Vec::new(), None)));
         if let Some(hosts) = self.hosts.get(&routes) {

@@ -100,7 +100,7 @@ impl<P> Table<P> {
         Table::compile_with_stale(config, last, &|_| false, plan)
     }
 
-    /// Does the same, but shares no routes of `last` that are `stale`: their plans depend on more than the routes themselves.
+    /// Like [`Table::compile`], but shares no routes of `last` that are `stale`: their plans depend on more than the routes themselves.
     pub(crate) fn compile_with_stale(
         config: Arc<Config>,
         last: Option<&Table<P>>,
@@ -109,14 +109,14 @@ impl<P> Table<P> {
     ) -> Table<P> {
         let mut checked = CheckedConfig::new(&config);
         let mut compiled = Vec::with_capacity(checked.routes.len());
-        let mut alike = BTreeMap::new();
+        let mut shared_routes = BTreeMap::new();
         for listed in std::mem::take(&mut checked.routes) {
             let route = listed.route;
             let last = last.and_then(|last| last.routes.find(&route.name));
             let last = last.filter(|_| !stale(route));
             let shared = compile_route(listed, last, &mut checked, plan);
             if !Arc::ptr_eq(shared.route(), route) && listed.rejection.is_none() {
-                alike.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
+                shared_routes.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
             }
             compiled.push(shared);
         }
@@ -144,7 +144,7 @@ impl<P> Table<P> {
         drop(builder);
         drop(guarding);
         drop(checked);
-        let config = reuse_routes(config, &alike);
+        let config = reuse_routes(config, &shared_routes);
         let routes = compiled
             .into_iter()
             .map(|route| (route.route().name.clone(), route));
@@ -236,10 +236,10 @@ impl<P> Table<P> {
 }
 
 /// Replaces routes that equal the last configuration's by those, so that none is held twice.
-fn reuse_routes(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -> Arc<Config> {
-    if !alike.is_empty() {
+fn reuse_routes(mut config: Arc<Config>, shared_routes: &BTreeMap<*const Route, Arc<Route>>) -> Arc<Config> {
+    if !shared_routes.is_empty() {
         for route in &mut Arc::make_mut(&mut config).routes {
-            if let Some(last) = alike.get(&Arc::as_ptr(route)) {
+            if let Some(last) = shared_routes.get(&Arc::as_ptr(route)) {
                 *route = Arc::clone(last);
             }
         }
@@ -265,8 +265,8 @@ fn compile_route<P>(
         .collect();
     let mut plans = Vec::with_capacity(faults.len());
     for (number, (rule, fault)) in route.rules.iter().zip(faults).enumerate() {
-        let was_told = fault.is_some() || matches!(rule.action, Action::Broken { .. });
-        let mut tell = |part, expected: &str, found: &str| {
+        let is_reported = fault.is_some() || matches!(rule.action, Action::Broken { .. });
+        let mut report = |part, expected: &str, found: &str| {
             let place = ConfigPart::Route(route.name.clone(), Some(number));
             checked
                 .problems
@@ -280,11 +280,11 @@ fn compile_route<P>(
         if let Err(fault) = &planned {
             let unknown = filter_errors(rule, plan);
             for found in &unknown {
-                tell("policies.filters", "a filter of this program", found);
+                report("policies.filters", "a filter of this program", found);
             }
-            let told = was_told || unknown.iter().any(|found| **found == **fault);
-            if !told {
-                tell("plan", "a rule that can be carried out", fault);
+            let is_known = is_reported || unknown.iter().any(|found| **found == **fault);
+            if !is_known {
+                report("plan", "a rule that can be carried out", fault);
             }
         }
         plans.push(planned);
@@ -298,16 +298,16 @@ fn compile_route<P>(
 
 /// Returns the errors of each filter of a rule that cannot be served: each is planned alone.
 fn filter_errors<P>(rule: &Rule, plan: Planner<'_, P>) -> Vec<String> {
-    let wanted = rule
+    let filters = rule
         .policies
         .iter()
         .filter(|policy| matches!(policy, Policy::Filter(_)));
-    let alone = wanted.map(|policy| {
-        let mut alone = Rule::new(Action::Broken {
+    let single_filter = filters.map(|policy| {
+        let mut single_filter = Rule::new(Action::Broken {
             reason: Arc::default(),
         });
-        alone.policies = vec![policy.clone()];
-        alone
+        single_filter.policies = vec![policy.clone()];
+        single_filter
     });
-    alone.filter_map(|rule| plan(&rule, &[]).err()).collect()
+    single_filter.filter_map(|rule| plan(&rule, &[]).err()).collect()
 }

@@ -110,23 +110,23 @@ impl<P> PathTree<P> {
         let node = &self.nodes[deepest];
         if whole {
             let exact = &self.candidates[node.exact as usize..node.prefix as usize];
-            if let Some(hit) = self.first_match(exact, facts, 0, |_| true) {
-                return Some(hit);
+            if let Some(matched) = self.first_match(exact, facts, 0, |_| true) {
+                return Some(matched);
             }
         }
         let matches = |found: &Match| match &found.path {
             PathMatch::Pattern(pattern) => pattern.matches(facts.path.as_bytes()),
             PathMatch::Exact(_) | PathMatch::Prefix(_) => true,
         };
-        if let Some(hit) = self.first_match(&self.patterns, facts, 0, matches) {
-            return Some(hit);
+        if let Some(matched) = self.first_match(&self.patterns, facts, 0, matches) {
+            return Some(matched);
         }
         let mut index = deepest;
         loop {
             let node = &self.nodes[index];
             let prefixes = &self.candidates[node.prefix as usize..node.end as usize];
-            if let Some(hit) = self.first_match(prefixes, facts, node.bytes as usize, |_| true) {
-                return Some(hit);
+            if let Some(matched) = self.first_match(prefixes, facts, node.bytes as usize, |_| true) {
+                return Some(matched);
             }
             if index == 0 {
                 return None;
@@ -142,8 +142,8 @@ impl<P> PathTree<P> {
         while let [b'/', tail @ ..] = rest {
             let length = tail.iter().position(|&byte| byte == b'/').unwrap_or(tail.len());
             let (segment, behind) = tail.split_at(length);
-            let same = |child: u32| self.nodes[child as usize].is_segment(index, segment, &self.segments);
-            match self.children.find(hash_text(index, segment), same) {
+            let is_child = |child: u32| self.nodes[child as usize].is_segment(index, segment, &self.segments);
+            match self.children.find(hash_text(index, segment), is_child) {
                 Some(child) => index = child,
                 None => return (index as usize, false),
             }
@@ -239,9 +239,9 @@ impl PathTreeBuilder {
         for segment in path.split('/').skip(1) {
             bytes += 1 + segment.len() as u32;
             let hash = hash_text(index, segment.as_bytes());
-            let same =
+            let is_child =
                 |child: u32| self.nodes[child as usize].is_segment(index, segment.as_bytes(), &self.segments);
-            index = match self.children.find(hash, same) {
+            index = match self.children.find(hash, is_child) {
                 Some(child) => child,
                 None => {
                     let child = self.nodes.len() as u32;
@@ -264,7 +264,7 @@ impl PathTreeBuilder {
         let mut entries = self.entries.iter().peekable();
         let (mut start, mut taken) = (0, 0);
         for (index, node) in (0..).zip(&mut self.nodes) {
-            let mut take = |kind: bool| {
+            let mut take_child = |kind: bool| {
                 while entries
                     .next_if(|(node, prefix, ..)| (*node, *prefix) == (index, kind))
                     .is_some()
@@ -274,8 +274,8 @@ impl PathTreeBuilder {
                 taken
             };
             node.exact = start;
-            node.prefix = take(false);
-            node.end = take(true);
+            node.prefix = take_child(false);
+            node.end = take_child(true);
             start = node.end;
         }
         PathTree {

@@ -45,7 +45,7 @@ pub enum Consequence {
     Omitted,
     /// The previous configuration of the part stays in effect.
     Unchanged,
-    /// The part keeps its requests and answers with 500.
+    /// The part keeps its requests and responds 500.
     Responds500,
     /// Its share of requests is answered with 500; mirrored requests are not sent.
     ShareResponds500,
@@ -80,7 +80,7 @@ impl fmt::Display for Consequence {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Problem {
-            part: place,
+            part: location,
             field: part,
             expected,
             found,
@@ -88,7 +88,7 @@ impl fmt::Display for Problem {
         } = self;
         write!(
             f,
-            "{place}: {part}: expected {expected}, found {found}; {outcome}"
+            "{location}: {part}: expected {expected}, found {found}; {outcome}"
         )
     }
 }

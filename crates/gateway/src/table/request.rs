@@ -27,11 +27,11 @@ impl<P> Table<P> {
         } else {
             EscapedSlashes::Keep
         };
-        let how = self.listener(listener).paths.escaped_slashes.unwrap_or(default);
-        if how == EscapedSlashes::Keep {
+        let treatment = self.listener(listener).paths.escaped_slashes.unwrap_or(default);
+        if treatment == EscapedSlashes::Keep {
             return Ok(None);
         }
-        match (path::with_slashes(path), how) {
+        match (path::with_slashes(path), treatment) {
             (Some(_), EscapedSlashes::Reject) => Err(Fault::EscapedSlash),
             (decoded, _) => Ok(decoded.map(Rc::from)),
         }
@@ -43,11 +43,11 @@ impl<P> Table<P> {
     /// `listener` is of another table and beyond this one's listeners.
     #[must_use]
     pub fn find_request(&self, listener: ListenerId, facts: &RequestFacts<'_>) -> Option<Matched<'_, P>> {
-        let asked = facts
+        let announced = facts
             .announced_request()
-            .and_then(|asked| self.find(listener, &asked))
+            .and_then(|announced| self.find(listener, &announced))
             .filter(|matched| cors_policy(self.listener(listener), matched).is_some());
-        asked.or_else(|| self.find(listener, facts))
+        announced.or_else(|| self.find(listener, facts))
     }
 }
 
@@ -65,8 +65,8 @@ pub(crate) fn announced_method<'a>(method: &str, headers: &Headers<'a>) -> Optio
         return None;
     }
     headers.first("Origin")?;
-    let asked = str::from_utf8(headers.first("Access-Control-Request-Method")?).ok()?;
-    is_token(asked).then_some(asked)
+    let announced = str::from_utf8(headers.first("Access-Control-Request-Method")?).ok()?;
+    is_token(announced).then_some(announced)
 }
 
 /// Returns the CORS policy of a rule, or else of its listener.

@@ -89,8 +89,8 @@ impl CircuitBreaker {
 
 impl UpstreamState {
     /// Counts a retry, unless the limit is reached.
-    pub(crate) fn acquire_retry(self: &Arc<Self>, most: u32) -> Option<RetryPermit> {
-        increment_below(&self.circuit_breaker.retries.0, most).then(|| RetryPermit(Arc::clone(self)))
+    pub(crate) fn acquire_retry(self: &Arc<Self>, max: u32) -> Option<RetryPermit> {
+        increment_below(&self.circuit_breaker.retries.0, max).then(|| RetryPermit(Arc::clone(self)))
     }
 }
 

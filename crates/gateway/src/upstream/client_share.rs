@@ -85,14 +85,14 @@ impl UpstreamState {
         self: &Arc<Self>,
         account: SharedResource,
         holder: ClientKey,
-        most: ShareLimits,
+        limits: ShareLimits,
         waker: &Waker,
     ) -> Option<ShareGuard> {
         let table = &mut *self.shares_of(account).lock();
         let held = table.clients.get(&holder).copied().unwrap_or_default();
-        if held >= most.per_client || most.total.is_some_and(|all| table.total >= all) {
+        if held >= limits.per_client || limits.total.is_some_and(|all| table.total >= all) {
             // The list includes wakers of finished requests: at the limit all are woken, and those that still wait register again.
-            let over = if table.waiting.len() < limits::SHARE_WAKERS {
+            let is_over_limit = if table.waiting.len() < limits::SHARE_WAKERS {
                 Vec::new()
             } else {
                 std::mem::take(&mut table.waiting)
@@ -100,7 +100,7 @@ impl UpstreamState {
             if !table.waiting.iter().any(|other| other.will_wake(waker)) {
                 table.waiting.push(waker.clone());
             }
-            over.into_iter().for_each(Waker::wake);
+            is_over_limit.into_iter().for_each(Waker::wake);
             return None;
         }
         table.clients.insert(holder, held + 1);

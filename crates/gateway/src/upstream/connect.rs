@@ -40,23 +40,23 @@ impl From<Fault> for ConnectError {
 /// The fault of the attempt, with the violated rule of TLS if there is one.
 pub(crate) async fn connect(
     cx: &Cx,
-    way: &ConnectParams<'_>,
+    params: &ConnectParams<'_>,
     span: Duration,
 ) -> Result<Stream, ConnectError> {
-    let begun = cx.now();
-    let connected = cx.connect_within(way.addr, None, span).await;
+    let started_at = cx.now();
+    let connected = cx.connect_within(params.addr, None, span).await;
     let stream = connected.map_err(|error| connect_fault(&error))?;
-    if !way.preamble.is_empty() {
+    if !params.preamble.is_empty() {
         stream
-            .write_now(way.preamble)
+            .write_now(params.preamble)
             .map_err(|_closed| Fault::ConnectFailed)?;
     }
-    let Some(handle) = way.tls else {
+    let Some(handle) = params.tls else {
         return Ok(stream);
     };
-    let peer = way.peer.ok_or(Fault::TlsCertificate)?;
-    let left = span.saturating_sub(cx.now().since(begun));
-    stream.set_deadline(Some(left.max(Duration::from_millis(1))));
+    let peer = params.peer.ok_or(Fault::TlsCertificate)?;
+    let remaining = span.saturating_sub(cx.now().since(started_at));
+    stream.set_deadline(Some(remaining.max(Duration::from_millis(1))));
     let session = handle.connect(peer, cx.wall());
     match stream.secure(Box::new(session)).await {
         Ok(()) => Ok(stream),
@@ -83,11 +83,11 @@ fn tls_fault(stream: &Stream, error: &io::Error) -> ConnectError {
     if error.kind() == io::ErrorKind::TimedOut {
         return Fault::ConnectTimeout.into();
     }
-    let found = stream.layer(|tls: &mut Tls| tls.fault().cloned()).flatten();
-    let Some(found) = found else {
+    let tls_fault = stream.layer(|tls: &mut Tls| tls.fault().cloned()).flatten();
+    let Some(tls_fault) = tls_fault else {
         return Fault::TlsFailed.into();
     };
-    let fault = match found.kind {
+    let fault = match tls_fault.kind {
         FaultKind::CertificateName
         | FaultKind::CertificateExpired
         | FaultKind::CertificateNotYetValid
@@ -98,6 +98,6 @@ fn tls_fault(stream: &Stream, error: &io::Error) -> ConnectError {
     };
     ConnectError {
         fault,
-        detail: Some(Violation::from_tls(&found)),
+        detail: Some(Violation::from_tls(&tls_fault)),
     }
 }

@@ -35,8 +35,8 @@ impl Default for ConnectionBudget {
 
 impl ConnectionBudget {
     /// Sets the limit; `None`: only the upstreams' own caps apply. Open connections stay.
-    pub(crate) fn set_limit(&self, most: Option<u32>) {
-        self.limit.store(most.unwrap_or(u32::MAX), Ordering::SeqCst);
+    pub(crate) fn set_limit(&self, limit: Option<u32>) {
+        self.limit.store(limit.unwrap_or(u32::MAX), Ordering::SeqCst);
         self.wait_queue.wake_all();
     }
 
@@ -62,10 +62,10 @@ impl ConnectionBudget {
         if !self.wait_queue.has_uncalled_waiter() {
             return false;
         }
-        let due = self.passed.fetch_add(1, Ordering::Relaxed) >= limits::HANDED_ON;
-        if due {
+        let is_due = self.passed.fetch_add(1, Ordering::Relaxed) >= limits::HANDED_ON;
+        if is_due {
             self.passed.store(0, Ordering::Relaxed);
         }
-        due
+        is_due
     }
 }

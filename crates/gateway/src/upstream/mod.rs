@@ -1,6 +1,6 @@
 //! Upstreams as all workers share them, with their counters.
 //!
-//! An upstream's [`UpstreamState`] part lives while its name is configured; its present state ([`UpstreamSnapshot`]: configuration, endpoints)
+//! An [`UpstreamState`] lives while its name is configured; its current state ([`UpstreamSnapshot`]: configuration, endpoints)
 //! is replaced as a whole, by a new configuration or a new result of DNS. State of an endpoint (requests in flight, health) belongs
 //! to its address and survives both. Knows no requests.
 
@@ -88,7 +88,7 @@ pub(crate) enum ReachedLimit {
 #[repr(align(128))]
 pub(crate) struct CacheLine<T>(pub(crate) T);
 
-/// The present state of an upstream.
+/// The current state of an upstream.
 #[derive(Debug)]
 pub(crate) struct UpstreamSnapshot {
     pub(crate) config: Arc<Upstream>,
@@ -106,14 +106,14 @@ pub(crate) struct UpstreamSnapshot {
 #[derive(Debug)]
 pub(crate) struct UpstreamEndpoint {
     pub(crate) addr: Addr,
-    /// The `Host` of requests without one of the client.
+    /// The `Host` of requests that do not forward the client's.
     pub(crate) authority: Box<str>,
     /// The name that the certificate has to match. Without it no TLS connection is made: the peer could not be identified.
     pub(crate) tls_name: Option<PeerName>,
     /// The name that clients receive for affinity.
     pub(crate) token: u64,
     pub(crate) weight: u32,
-    /// The endpoint is draining: it finishes its requests and receives new ones only if all others are gone.
+    /// The endpoint is draining: it finishes its requests and receives new ones only if no other is available.
     pub(crate) draining: bool,
     pub(crate) state: Arc<EndpointState>,
 }
@@ -165,11 +165,11 @@ impl UpstreamState {
 
     /// Replaces the present state.
     pub(crate) fn publish(&self, current: Arc<UpstreamSnapshot>) {
-        let mut place = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = std::mem::replace(&mut *place, current);
+        let mut current_snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let previous = std::mem::replace(&mut *current_snapshot, current);
         self.generation.0.fetch_add(1, Ordering::Release);
-        drop(place);
-        drop(old);
+        drop(current_snapshot);
+        drop(previous);
     }
 
     /// Marks the upstream as removed: workers close its connections when they follow the configuration.
@@ -200,23 +200,23 @@ impl UpstreamState {
     }
 
     /// Counts a request, unless the limit is reached.
-    pub(crate) fn acquire_request(self: &Arc<Self>, most: u32) -> Option<RequestPermit> {
-        increment_below(&self.requests.0, most).then(|| RequestPermit(Arc::clone(self)))
+    pub(crate) fn acquire_request(self: &Arc<Self>, max: u32) -> Option<RequestPermit> {
+        increment_below(&self.requests.0, max).then(|| RequestPermit(Arc::clone(self)))
     }
 
-    /// Counts a connection, unless a limit is reached: `most` for this upstream, or that for all upstreams.
+    /// Counts a connection, unless a limit is reached: `max` for this upstream, or that for all upstreams.
     ///
     /// # Errors
     /// The limit that is reached.
-    pub(crate) fn acquire_connection(self: &Arc<Self>, most: u32) -> Result<ConnectionPermit, ReachedLimit> {
+    pub(crate) fn acquire_connection(self: &Arc<Self>, max: u32) -> Result<ConnectionPermit, ReachedLimit> {
         // Checked first, so that a request for this upstream does not touch the shared count in vain.
-        if self.open_connections() >= most {
+        if self.open_connections() >= max {
             return Err(ReachedLimit::Upstream);
         }
         if !self.connection_budget.try_acquire() {
             return Err(ReachedLimit::Process);
         }
-        if !increment_below(&self.connections.0, most) {
+        if !increment_below(&self.connections.0, max) {
             self.connection_budget.release();
             return Err(ReachedLimit::Upstream);
         }
@@ -249,9 +249,9 @@ impl UpstreamState {
     }
 }
 
-/// Increments a count unless it has reached `most`. Never exceeds it, even briefly: a concurrent caller would be refused in vain.
-fn increment_below(count: &AtomicU32, most: u32) -> bool {
-    let next = |count: u32| (count < most).then(|| count + 1);
+/// Increments a count unless it has reached `max`. Never exceeds it, even briefly: a concurrent caller would be refused in vain.
+fn increment_below(count: &AtomicU32, max: u32) -> bool {
+    let next = |count: u32| (count < max).then(|| count + 1);
     count
         .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
         .is_ok()
@@ -313,11 +313,11 @@ impl EndpointState {
     /// Records the rule that the endpoint violated in a connection attempt.
     pub(crate) fn record_connect_violation(&self, fault: Fault, detail: Option<Box<Violation>>) {
         if let Some(detail) = detail {
-            let mut trouble = self
+            let mut violation = self
                 .connect_violation
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            *trouble = Some((fault, detail));
+            *violation = Some((fault, detail));
         }
     }
 
@@ -326,17 +326,17 @@ impl EndpointState {
         if !matches!(fault, Fault::TlsFailed | Fault::TlsCertificate) {
             return None;
         }
-        let trouble = self
+        let violation = self
             .connect_violation
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let (of, detail) = trouble.as_ref()?;
+        let (of, detail) = violation.as_ref()?;
         (*of == fault).then(|| Violation::clone(detail))
     }
 
     /// Returns the average response time.
     pub(crate) fn latency(&self) -> Ewma {
-        // The two may be from different responses: it is an estimate.
+        // The two values may be from different responses: the average is an estimate.
         Ewma {
             value: self.latency.0.value.load(Ordering::Relaxed),
             at: self.latency.0.at.load(Ordering::Relaxed),

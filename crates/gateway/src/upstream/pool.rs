@@ -102,7 +102,7 @@ impl UpstreamPool {
     pub(crate) fn new(cx: &Cx, shared: Arc<UpstreamState>) -> UpstreamPool {
         let generation = shared.generation();
         let current = shared.snapshot();
-        let ends = build_endpoints(&current, &[], true);
+        let endpoints = build_endpoints(&current, &[], true);
         UpstreamPool {
             cx: cx.clone(),
             upstream: shared,
@@ -110,7 +110,7 @@ impl UpstreamPool {
                 generation,
                 tls: TlsHandles::from_transport(&current.transport),
                 upstream: current,
-                endpoints: ends,
+                endpoints,
                 health: HealthView::default(),
                 round_robin: RoundRobin::default(),
             }),
@@ -148,13 +148,13 @@ impl UpstreamPool {
 
     /// Returns the limit of requests on the upstream's connections, and the percentage of these that one client may hold.
     pub(crate) fn slot_limits(&self) -> (u32, u8) {
-        let seen = self.refresh_snapshot();
-        let pool = &seen.upstream.config.pool;
-        let each = match seen.upstream.config.protocol {
+        let snapshot = self.refresh_snapshot();
+        let pool = &snapshot.upstream.config.pool;
+        let assumed = match snapshot.upstream.config.protocol {
             UpstreamProtocol::Http1 | UpstreamProtocol::Auto => 1,
             UpstreamProtocol::Http2 => pool.streams_per_connection,
         };
-        (pool.connections.saturating_mul(each), pool.client_share)
+        (pool.connections.saturating_mul(assumed), pool.client_share)
     }
 
     /// Returns the limit of requests that wait for a connection.
@@ -183,19 +183,19 @@ impl UpstreamPool {
     }
 
     fn refresh_snapshot(&self) -> std::cell::RefMut<'_, PoolSnapshot> {
-        let mut seen = self.snapshot.borrow_mut();
-        if seen.generation != self.upstream.generation() {
-            seen.generation = self.upstream.generation();
-            let last = std::mem::replace(&mut seen.upstream, self.upstream.snapshot());
-            let same = Arc::ptr_eq(&last.transport, &seen.upstream.transport);
-            if !same {
-                seen.tls = TlsHandles::from_transport(&seen.upstream.transport);
+        let mut snapshot = self.snapshot.borrow_mut();
+        if snapshot.generation != self.upstream.generation() {
+            snapshot.generation = self.upstream.generation();
+            let last = std::mem::replace(&mut snapshot.upstream, self.upstream.snapshot());
+            let is_same_transport = Arc::ptr_eq(&last.transport, &snapshot.upstream.transport);
+            if !is_same_transport {
+                snapshot.tls = TlsHandles::from_transport(&snapshot.upstream.transport);
             }
-            seen.health.reset();
-            seen.round_robin.reset();
-            let ends = build_endpoints(&seen.upstream, &seen.endpoints, same);
-            for old in std::mem::replace(&mut seen.endpoints, ends) {
-                if !seen.endpoints.iter().any(|end| Rc::ptr_eq(end, &old)) {
+            snapshot.health.reset();
+            snapshot.round_robin.reset();
+            let endpoints = build_endpoints(&snapshot.upstream, &snapshot.endpoints, is_same_transport);
+            for old in std::mem::replace(&mut snapshot.endpoints, endpoints) {
+                if !snapshot.endpoints.iter().any(|new| Rc::ptr_eq(new, &old)) {
                     old.is_removed.set(true);
                     let closed = std::mem::take(&mut *old.idle.borrow_mut());
                     self.idle_count.set(self.idle_count.get() - closed.len());
@@ -203,17 +203,17 @@ impl UpstreamPool {
                 }
             }
         }
-        seen
+        snapshot
     }
 
     /// Returns an endpoint as it is configured now, which owns its connections. One that is no longer configured is returned unchanged.
-    pub(super) fn current_endpoint(&self, end: &Rc<PoolEndpoint>) -> Rc<PoolEndpoint> {
-        let seen = self.refresh_snapshot();
-        if !end.is_removed.get() {
-            return Rc::clone(end);
+    pub(super) fn current_endpoint(&self, endpoint: &Rc<PoolEndpoint>) -> Rc<PoolEndpoint> {
+        let snapshot = self.refresh_snapshot();
+        if !endpoint.is_removed.get() {
+            return Rc::clone(endpoint);
         }
-        let same = |other: &&Rc<PoolEndpoint>| has_same_connections(&other.endpoint, &end.endpoint);
-        Rc::clone(seen.endpoints.iter().find(same).unwrap_or(end))
+        let is_same = |other: &&Rc<PoolEndpoint>| has_same_connections(&other.endpoint, &endpoint.endpoint);
+        Rc::clone(snapshot.endpoints.iter().find(is_same).unwrap_or(endpoint))
     }
 
     /// Counts a request at the upstream.
@@ -229,10 +229,10 @@ impl UpstreamPool {
         })
     }
 
-    /// Does the same, but does not count a refusal, since the caller asks again.
+    /// Like [`UpstreamPool::admit_request`], but does not count a refusal: the caller retries.
     pub(crate) fn try_admit_request(&self) -> Option<RequestPermit> {
-        let most = self.refresh_snapshot().upstream.config.pool.requests;
-        self.upstream.acquire_request(most)
+        let limit = self.refresh_snapshot().upstream.config.pool.requests;
+        self.upstream.acquire_request(limit)
     }
 
     /// Deposits the share of a new request in the retry budget.
@@ -243,14 +243,14 @@ impl UpstreamPool {
 
     /// Counts a retry if it is allowed; `again` is the count of the request's previous retry.
     pub(crate) fn acquire_retry(&self, again: Option<RetryPermit>) -> Option<RetryPermit> {
-        let (rules, most) = {
-            let seen = self.refresh_snapshot();
+        let (rules, limit) = {
+            let snapshot = self.refresh_snapshot();
             (
-                seen.upstream.config.retry_budget,
-                seen.upstream.config.pool.retries,
+                snapshot.upstream.config.retry_budget,
+                snapshot.upstream.config.pool.retries,
             )
         };
-        let Some(retrying) = again.or_else(|| self.upstream.acquire_retry(most)) else {
+        let Some(retrying) = again.or_else(|| self.upstream.acquire_retry(limit)) else {
             self.upstream
                 .circuit_breaker
                 .count_refusal(UpstreamLimit::Retries);
@@ -265,35 +265,37 @@ impl UpstreamPool {
         None
     }
 
-    /// Passes the part of a request that is hashed for balancing to `look`.
-    pub(crate) fn with_hash_key<T>(&self, look: impl FnOnce(&HashKey) -> T) -> Option<T> {
-        self.refresh_snapshot().upstream.balancer.hash_key().map(look)
+    /// Passes the part of a request that is hashed for balancing to `read`.
+    pub(crate) fn with_hash_key<T>(&self, read: impl FnOnce(&HashKey) -> T) -> Option<T> {
+        self.refresh_snapshot().upstream.balancer.hash_key().map(read)
     }
 
     /// Records the result of a request at an endpoint, which may be ejected for it.
-    pub(crate) fn record_outcome(&self, end: &PoolEndpoint, meeting: RequestOutcome) {
-        if meeting == RequestOutcome::Failure {
-            end.endpoint.state.health().outliers.count_failure();
+    pub(crate) fn record_outcome(&self, endpoint: &PoolEndpoint, outcome: RequestOutcome) {
+        if outcome == RequestOutcome::Failure {
+            endpoint.endpoint.state.health().outliers.count_failure();
         }
-        let seen = self.refresh_snapshot();
-        let Some(rules) = &seen.upstream.config.health.outliers else {
+        let snapshot = self.refresh_snapshot();
+        let Some(rules) = &snapshot.upstream.config.health.outliers else {
             return;
         };
         let now = self.cx.now().0;
-        let record = &end.endpoint.state.health().outliers;
-        let Some(why) = record.record_outcome(meeting, now, rules) else {
+        let record = &endpoint.endpoint.state.health().outliers;
+        let Some(reason) = record.record_outcome(outcome, now, rules) else {
             return;
         };
-        let endpoints = &seen.upstream.endpoints;
-        let out = endpoints
+        let endpoints = &snapshot.upstream.endpoints;
+        let ejected = endpoints
             .iter()
             .filter(|endpoint| endpoint.state.health().ejected_until() > now);
-        if may_eject(out.count(), endpoints.len(), rules) && record.eject(now, self.cx.wall(), rules, why) {
+        if may_eject(ejected.count(), endpoints.len(), rules)
+            && record.eject(now, self.cx.wall(), rules, reason)
+        {
             self.upstream.bump_health_version();
             log::warn!(
-                "upstream `{}`: {} is ejected: {why}",
+                "upstream `{}`: {} is ejected: {reason}",
                 self.upstream.name,
-                end.endpoint.addr
+                endpoint.endpoint.addr
             );
         }
     }
@@ -305,25 +307,26 @@ impl UpstreamPool {
 
     /// Waits until names that are being resolved for the first time have addresses.
     pub(crate) async fn wait_until_resolved(&self, span: Duration) {
-        let until = self.cx.now().after(span);
-        while self.refresh_snapshot().upstream.is_resolving && self.cx.now() < until {
+        let deadline = self.cx.now().after(span);
+        while self.refresh_snapshot().upstream.is_resolving && self.cx.now() < deadline {
             self.cx.sleep(limits::PENDING_LOOK).await;
         }
     }
 
     /// Records the response time of an endpoint.
-    pub(crate) fn record_latency(&self, end: &PoolEndpoint, span: Duration) {
+    pub(crate) fn record_latency(&self, endpoint: &PoolEndpoint, span: Duration) {
         if let Some(half_life) = self.refresh_snapshot().upstream.balancer.half_life() {
-            end.endpoint
+            endpoint
+                .endpoint
                 .state
                 .record_latency(self.cx.now().0, span, half_life);
         }
     }
 
     /// Records the status and the response time of an endpoint.
-    pub(crate) fn record_response(&self, end: &PoolEndpoint, span: Duration, status: u16) {
-        self.record_latency(end, span);
-        self.record_outcome(end, RequestOutcome::from_failed(status >= 500));
+    pub(crate) fn record_response(&self, endpoint: &PoolEndpoint, span: Duration, status: u16) {
+        self.record_latency(endpoint, span);
+        self.record_outcome(endpoint, RequestOutcome::from_failed(status >= 500));
     }
 
     /// Returns the PROXY protocol header that a connection begins with; empty if the upstream does not use it.
@@ -332,103 +335,105 @@ impl UpstreamPool {
         version.map_or_else(Vec::new, |version| transport::proxy_header(version, addresses()))
     }
 
-    /// Returns a connection to an endpoint, or a stream of one, within `span`. With a greeting it is a new connection for this request
-    /// alone; with `fresh` it is not a pooled one.
+    /// Returns a connection to an endpoint, or a stream of one, within `span`. With a PROXY header the connection is new and serves this
+    /// request alone; with `fresh` it is not a pooled one.
     ///
     /// # Errors
     /// The fault of the attempt, or of a limit that was reached for as long as `span`.
     pub(crate) async fn acquire(
         &self,
-        end: &Rc<PoolEndpoint>,
+        endpoint: &Rc<PoolEndpoint>,
         fresh: bool,
-        greeting: &[u8],
+        proxy_header: &[u8],
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
         if self.may_multiplex() {
             // Boxed, so that requests over HTTP/1.1 do not reserve space for it.
-            return Box::pin(self.acquire_h2(end, fresh, greeting, span)).await;
+            return Box::pin(self.acquire_h2(endpoint, fresh, proxy_header, span)).await;
         }
-        self.acquire_http1(end, fresh, greeting, span).await
+        self.acquire_http1(endpoint, fresh, proxy_header, span).await
     }
 
-    /// Does the same where the protocol has whole connections only.
+    /// Like [`UpstreamPool::acquire`], for protocols without multiplexing.
     ///
     /// # Errors
-    /// Those of a connection; [`Fault::NoHttp2`] if the endpoint has become one of HTTP/2 meanwhile.
+    /// Those of a connection; [`Fault::NoHttp2`] if the upstream's protocol has changed to HTTP/2 meanwhile.
     pub(crate) async fn acquire_exclusive(
         &self,
-        end: &Rc<PoolEndpoint>,
+        endpoint: &Rc<PoolEndpoint>,
         fresh: bool,
         span: Duration,
     ) -> Result<PooledConnection, Fault> {
-        match self.acquire_http1(end, fresh, &[], span).await? {
-            UpstreamConn::Http1(sole) => Ok(sole),
+        match self.acquire_http1(endpoint, fresh, &[], span).await? {
+            UpstreamConn::Http1(pooled) => Ok(pooled),
             UpstreamConn::H2(_) => Err(Fault::NoHttp2),
         }
     }
 
-    /// Returns an HTTP/1.1 connection to an endpoint, unless the endpoint has become one of HTTP/2 meanwhile.
+    /// Returns an HTTP/1.1 connection to an endpoint, or a stream if the upstream's protocol has changed to HTTP/2 meanwhile.
     pub(super) async fn acquire_http1(
         &self,
-        end: &Rc<PoolEndpoint>,
+        endpoint: &Rc<PoolEndpoint>,
         fresh: bool,
-        greeting: &[u8],
+        proxy_header: &[u8],
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
-        let fresh = fresh || !greeting.is_empty();
-        if !fresh && let Some(link) = self.try_acquire_idle(end) {
-            return Ok(UpstreamConn::Http1(link));
+        let fresh = fresh || !proxy_header.is_empty();
+        if !fresh && let Some(conn) = self.try_acquire_idle(endpoint) {
+            return Ok(UpstreamConn::Http1(conn));
         }
-        let most = self.refresh_snapshot().upstream.config.pool.connections;
-        let permit = match self.upstream.acquire_connection(most) {
+        let limit = self.refresh_snapshot().upstream.config.pool.connections;
+        let permit = match self.upstream.acquire_connection(limit) {
             Ok(permit) => permit,
-            Err(_) => match self.wait_for_connection(end, fresh, most, span).await? {
+            Err(_) => match self.wait_for_connection(endpoint, fresh, limit, span).await? {
                 WaitOutcome::Permit(permit) => permit,
-                WaitOutcome::Connection(link) => return Ok(link),
+                WaitOutcome::Connection(conn) => return Ok(conn),
             },
         };
         if self.protocol() != UpstreamProtocol::Http1 {
             // The protocol has changed during the wait.
-            return Box::pin(self.open_session(end, permit, greeting, span)).await;
+            return Box::pin(self.open_session(endpoint, permit, proxy_header, span)).await;
         }
         let tls = self.http_tls();
-        let dialled = self.open_connection(end, permit, greeting, tls, span).await;
-        dialled.map(UpstreamConn::Http1)
+        let opened = self
+            .open_connection(endpoint, permit, proxy_header, tls, span)
+            .await;
+        opened.map(UpstreamConn::Http1)
     }
 
     /// Opens a connection.
     pub(super) async fn open_connection(
         &self,
-        end: &Rc<PoolEndpoint>,
+        endpoint: &Rc<PoolEndpoint>,
         permit: ConnectionPermit,
-        greeting: &[u8],
+        proxy_header: &[u8],
         tls: Option<Rc<ConnectHandle>>,
         span: Duration,
     ) -> Result<PooledConnection, Fault> {
         let transport = Arc::clone(&self.refresh_snapshot().upstream.transport);
-        // Its TLS cannot be built, or not for bytes since no stream route leads here any more: never fall back to plain text.
+        // The TLS settings are invalid, or no stream route uses this upstream any more: never fall back to plain text.
         if transport.connector.is_some() && tls.is_none() {
             return Err(Fault::TlsFailed);
         }
-        let way = connect::ConnectParams {
-            addr: &end.endpoint.addr,
-            peer: end.endpoint.tls_name.as_ref(),
+        let params = connect::ConnectParams {
+            addr: &endpoint.endpoint.addr,
+            peer: endpoint.endpoint.tls_name.as_ref(),
             tls: tls.as_deref(),
-            preamble: greeting,
+            preamble: proxy_header,
         };
-        match connect::connect(&self.cx, &way, span).await {
+        match connect::connect(&self.cx, &params, span).await {
             Ok(stream) => {
-                end.endpoint.state.health().record_connect_success();
+                endpoint.endpoint.state.health().record_connect_success();
                 Ok(PooledConnection {
                     stream,
                     permit,
                     requests: 0,
-                    has_client_preamble: !greeting.is_empty(),
+                    has_client_preamble: !proxy_header.is_empty(),
                 })
             }
             Err(ConnectError { fault, detail }) => {
-                end.endpoint.state.record_connect_violation(fault, detail);
-                self.record_connect_failure(end, fault, span);
+                endpoint.endpoint.state.record_connect_violation(fault, detail);
+                self.record_connect_failure(endpoint, fault, span);
                 Err(fault)
             }
         }
@@ -436,32 +441,32 @@ impl UpstreamPool {
 
     /// Records that no connection to an endpoint could be established within `span`: others are preferred for a while, unless the failure
     /// is more likely caused by this process or by the caller's deadline.
-    pub(super) fn record_connect_failure(&self, end: &PoolEndpoint, fault: Fault, span: Duration) {
+    pub(super) fn record_connect_failure(&self, endpoint: &PoolEndpoint, fault: Fault, span: Duration) {
         let too_short = fault == Fault::ConnectTimeout
             && span < limits::CONNECT_TIMEOUT_LEAST.min(self.connect_timeout());
         if fault == Fault::NoResources || too_short {
             return;
         }
-        let health = end.endpoint.state.health();
+        let health = endpoint.endpoint.state.health();
         health.mark_unreachable(fault, self.cx.now(), self.cx.wall());
         self.upstream.bump_health_version();
     }
 
     /// Returns whether a connection need not wait for addresses and does not begin with the header of one client.
     pub(crate) fn can_acquire_now(&self) -> bool {
-        let seen = self.refresh_snapshot();
-        !seen.upstream.is_resolving && seen.upstream.transport.proxy_protocol().is_none()
+        let snapshot = self.refresh_snapshot();
+        !snapshot.upstream.is_resolving && snapshot.upstream.transport.proxy_protocol().is_none()
     }
 
     /// Returns a stream of an open shared connection, if one has room.
-    pub(crate) fn try_acquire_stream(&self, end: &PoolEndpoint) -> Option<H2Stream> {
-        end.sessions.try_acquire_stream(false)
+    pub(crate) fn try_acquire_stream(&self, endpoint: &PoolEndpoint) -> Option<H2Stream> {
+        endpoint.sessions.try_acquire_stream(false)
     }
 
     /// Returns a pooled connection, if there is one.
-    pub(crate) fn try_acquire_idle(&self, end: &PoolEndpoint) -> Option<PooledConnection> {
+    pub(crate) fn try_acquire_idle(&self, endpoint: &PoolEndpoint) -> Option<PooledConnection> {
         loop {
-            let idle = end.idle.borrow_mut().pop()?;
+            let idle = endpoint.idle.borrow_mut().pop()?;
             self.idle_count.set(self.idle_count.get() - 1);
             if idle.stream.is_quiet() {
                 return Some(PooledConnection {
@@ -478,21 +483,21 @@ impl UpstreamPool {
     /// if its limit is the one reached.
     pub(super) async fn wait_for_connection(
         &self,
-        end: &Rc<PoolEndpoint>,
+        endpoint: &Rc<PoolEndpoint>,
         fresh: bool,
-        most: u32,
+        limit: u32,
         span: Duration,
     ) -> Result<WaitOutcome, Fault> {
         let pending = self.refresh_snapshot().upstream.config.pool.pending;
-        let room = &self.upstream.connection_budget;
-        let key = WaiterKey::new(self.cx.worker(), end.endpoint.endpoint_id());
-        let mut place = None;
+        let budget = &self.upstream.connection_budget;
+        let key = WaiterKey::new(self.cx.worker(), endpoint.endpoint.endpoint_id());
+        let mut position = None;
         let mut outer = None;
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         poll_fn(|context| {
             if !poll_queue(
                 &self.upstream.wait_queue,
-                &mut place,
+                &mut position,
                 key,
                 pending,
                 context.waker(),
@@ -502,36 +507,37 @@ impl UpstreamPool {
                     .count_refusal(UpstreamLimit::Pending);
                 return Poll::Ready(Err(Fault::PendingFull));
             }
-            let mut found = self.try_acquire(end, fresh, most);
-            if matches!(found, Err(ReachedLimit::Process)) {
+            let mut result = self.try_acquire(endpoint, fresh, limit);
+            if matches!(result, Err(ReachedLimit::Process)) {
                 let most_waiting = limits::PROCESS_PENDING;
-                if !poll_queue(&room.wait_queue, &mut outer, key, most_waiting, context.waker()) {
+                if !poll_queue(&budget.wait_queue, &mut outer, key, most_waiting, context.waker()) {
                     return Poll::Ready(Err(Fault::ProcessPendingFull));
                 }
                 // Connections that became free before the registration sent no call.
-                found = self.try_acquire(end, fresh, most);
+                result = self.try_acquire(endpoint, fresh, limit);
             }
-            let full = match found {
-                Ok(found) => {
-                    place.take().into_iter().for_each(Waiter::take_connection);
+            let full = match result {
+                Ok(result) => {
+                    position.take().into_iter().for_each(Waiter::take_connection);
                     // With a pooled connection, the process-wide slot of this call goes to the next waiter.
-                    let outer = outer.take().filter(|_| matches!(found, WaitOutcome::Permit(_)));
+                    let outer = outer.take().filter(|_| matches!(result, WaitOutcome::Permit(_)));
                     outer.into_iter().for_each(Waiter::take_connection);
                     // A connection that was reserved for this waiter and not used may serve another.
-                    if self.upstream.wait_queue.has_uncalled_waiter() || room.wait_queue.has_uncalled_waiter()
+                    if self.upstream.wait_queue.has_uncalled_waiter()
+                        || budget.wait_queue.has_uncalled_waiter()
                     {
-                        room.idle_requests.notify();
+                        budget.idle_requests.notify();
                     }
-                    return Poll::Ready(Ok(found));
+                    return Poll::Ready(Ok(result));
                 }
                 Err(full) => full,
             };
             if full == ReachedLimit::Upstream {
                 outer = None;
             }
-            room.idle_requests.notify();
-            let late = std::future::Future::poll(sleep.as_mut(), context);
-            late.map(|()| {
+            budget.idle_requests.notify();
+            let timeout = std::future::Future::poll(sleep.as_mut(), context);
+            timeout.map(|()| {
                 Err(match full {
                     ReachedLimit::Upstream => {
                         self.upstream
@@ -549,22 +555,22 @@ impl UpstreamPool {
     /// Tries to get a connection without waiting.
     fn try_acquire(
         &self,
-        end: &Rc<PoolEndpoint>,
+        endpoint: &Rc<PoolEndpoint>,
         fresh: bool,
-        most: u32,
+        limit: u32,
     ) -> Result<WaitOutcome, ReachedLimit> {
         if !fresh {
-            let end = &self.current_endpoint(end);
-            let kept = if self.is_multiplexed(end) {
-                end.sessions.try_acquire_stream(false).map(UpstreamConn::H2)
+            let endpoint = &self.current_endpoint(endpoint);
+            let pooled = if self.is_multiplexed(endpoint) {
+                endpoint.sessions.try_acquire_stream(false).map(UpstreamConn::H2)
             } else {
-                self.try_acquire_idle(end).map(UpstreamConn::Http1)
+                self.try_acquire_idle(endpoint).map(UpstreamConn::Http1)
             };
-            if let Some(link) = kept {
-                return Ok(WaitOutcome::Connection(link));
+            if let Some(conn) = pooled {
+                return Ok(WaitOutcome::Connection(conn));
             }
         }
-        match self.upstream.acquire_connection(most) {
+        match self.upstream.acquire_connection(limit) {
             Ok(permit) => Ok(WaitOutcome::Permit(permit)),
             Err(full) => self.close_idle().map(WaitOutcome::Permit).ok_or(full),
         }

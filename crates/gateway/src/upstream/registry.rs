@@ -95,37 +95,37 @@ fn hostnames_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
 
 impl UpstreamRegistry {
     /// Stages an upstream: it changes at [`UpstreamRegistry::commit`], and remains as it is at [`UpstreamRegistry::discard`].
-    pub(crate) fn stage(&mut self, config: &Arc<Upstream>, whole: &Config, now: Duration) {
-        if let Some(shared) = self.upstreams.get(&config.name) {
-            let shared = Arc::clone(shared);
-            let last = shared.snapshot();
-            let transport = Transport::of(config, whole, Some(&last.transport), now);
+    pub(crate) fn stage(&mut self, config: &Arc<Upstream>, full_config: &Config, now: Duration) {
+        if let Some(upstream) = self.upstreams.get(&config.name) {
+            let upstream = Arc::clone(upstream);
+            let last = upstream.snapshot();
+            let transport = Transport::of(config, full_config, Some(&last.transport), now);
             if *last.config != **config || !Arc::ptr_eq(&last.transport, &transport) {
                 let current = Arc::new(self.build_snapshot(config, transport));
-                self.staged.push((shared, current));
+                self.staged.push((upstream, current));
             }
             return;
         }
-        let transport = Transport::of(config, whole, None, now);
+        let transport = Transport::of(config, full_config, None, now);
         let current = Arc::new(self.build_snapshot(config, transport));
         let id = self.allocate_id();
-        let shared = Arc::new(UpstreamState::new(
+        let upstream = Arc::new(UpstreamState::new(
             id,
             config.name.clone(),
             current,
             Arc::clone(&self.connection_budget),
         ));
         match self.by_id.get_mut(id) {
-            Some(number) => *number = Arc::downgrade(&shared),
-            None => self.by_id.push(Arc::downgrade(&shared)),
+            Some(number) => *number = Arc::downgrade(&upstream),
+            None => self.by_id.push(Arc::downgrade(&upstream)),
         }
-        self.upstreams.insert(config.name.clone(), shared);
+        self.upstreams.insert(config.name.clone(), upstream);
         self.added.push(config.name.clone());
     }
 
     fn allocate_id(&mut self) -> usize {
-        let mut others = self.by_id[self.first_free_id..].iter();
-        let free = others.position(|number| number.strong_count() == 0);
+        let mut free_ids = self.by_id[self.first_free_id..].iter();
+        let free = free_ids.position(|number| number.strong_count() == 0);
         let id = free.map_or(self.by_id.len(), |at| self.first_free_id + at);
         self.first_free_id = id + 1;
         id
@@ -134,10 +134,10 @@ impl UpstreamRegistry {
     /// Replaces the endpoints of an upstream at once. Returns `false` if there is no such upstream. Endpoints that remain retain their
     /// state; the state of others is released with its last reference.
     pub(crate) fn set_endpoints(&mut self, name: &str, endpoints: Vec<model::Endpoint>) -> bool {
-        let Some(shared) = self.upstreams.get(name).cloned() else {
+        let Some(upstream) = self.upstreams.get(name).cloned() else {
             return false;
         };
-        let last = shared.snapshot();
+        let last = upstream.snapshot();
         if last.config.endpoints == endpoints {
             return true;
         }
@@ -147,8 +147,8 @@ impl UpstreamRegistry {
         });
         let current = self.build_snapshot(&config, Arc::clone(&last.transport));
         drop(last);
-        shared.publish(Arc::new(current));
-        let name = &shared.name;
+        upstream.publish(Arc::new(current));
+        let name = &upstream.name;
         let of_it = (Name::clone(name), String::new())..;
         let states = self.endpoints.range(of_it).take_while(|((of, _), _)| of == name);
         let unused = states.filter(|(_, state)| Arc::strong_count(state) == 1);
@@ -161,8 +161,8 @@ impl UpstreamRegistry {
 
     /// Applies the staged upstreams; removes those that `keep` does not accept.
     pub(crate) fn commit(&mut self, keep: impl Fn(&str) -> bool) {
-        for (shared, current) in self.staged.drain(..) {
-            shared.publish(current);
+        for (upstream, current) in self.staged.drain(..) {
+            upstream.publish(current);
         }
         self.added.clear();
         self.remove_unlisted(keep);
@@ -181,11 +181,14 @@ impl UpstreamRegistry {
 
     /// Returns the upstreams, staged or current, whose TLS settings are invalid, with the reason.
     pub(crate) fn invalid_tls(&self) -> impl Iterator<Item = (&Name, String)> {
-        self.upstreams.values().filter_map(|shared| {
-            let staged = self.staged.iter().find(|(staged, _)| Arc::ptr_eq(staged, shared));
-            let current = staged.map_or_else(|| shared.snapshot(), |(_, current)| Arc::clone(current));
-            let why = current.transport.connector.as_ref()?.as_ref().err()?;
-            Some((&shared.name, why.clone()))
+        self.upstreams.values().filter_map(|upstream| {
+            let staged = self
+                .staged
+                .iter()
+                .find(|(staged, _)| Arc::ptr_eq(staged, upstream));
+            let current = staged.map_or_else(|| upstream.snapshot(), |(_, current)| Arc::clone(current));
+            let error = current.transport.connector.as_ref()?.as_ref().err()?;
+            Some((&upstream.name, error.clone()))
         })
     }
 
@@ -211,8 +214,8 @@ impl UpstreamRegistry {
 
     /// Removes upstreams that `keep` does not accept.
     fn remove_unlisted(&mut self, keep: impl Fn(&str) -> bool) {
-        for (_, shared) in self.upstreams.extract_if(.., |name, _| !keep(name)) {
-            shared.remove();
+        for (_, upstream) in self.upstreams.extract_if(.., |name, _| !keep(name)) {
+            upstream.remove();
         }
         self.first_free_id = 0;
         self.counters.remove_unused();
@@ -225,7 +228,7 @@ impl UpstreamRegistry {
 
     /// Returns the names to resolve.
     pub(crate) fn hostnames(&self) -> BTreeSet<Hostname> {
-        let configs = self.upstreams.values().map(|shared| shared.snapshot());
+        let configs = self.upstreams.values().map(|upstream| upstream.snapshot());
         let names = configs.flat_map(|current| hostnames_of(&current.config).cloned().collect::<Vec<_>>());
         names.collect()
     }
@@ -240,9 +243,9 @@ impl UpstreamRegistry {
         let first = LookupState::Failed(Fault::DnsFailed);
         let known = self.names.entry(name.clone()).or_insert(first);
         match (&mut *known, found) {
-            (LookupState::Addresses { addresses, stale }, Err(none)) => {
+            (LookupState::Addresses { addresses, stale }, Err(error)) => {
                 if !std::mem::replace(stale, true) {
-                    let (text, label, count) = (none.fault.text(), none.fault.label(), addresses.len());
+                    let (text, label, count) = (error.fault.text(), error.fault.label(), addresses.len());
                     log::warn!("DNS: `{name}`: {text} ({label}); its last {count} addresses are kept");
                 }
                 return false;
@@ -257,17 +260,17 @@ impl UpstreamRegistry {
                     stale: false,
                 };
             }
-            (LookupState::Failed(fault), Err(none)) if *fault == none.fault && !is_first => return false,
-            (known, Err(none)) => {
-                log::warn!("DNS: `{name}`: {} ({})", none.fault.text(), none.fault.label());
-                *known = LookupState::Failed(none.fault);
+            (LookupState::Failed(fault), Err(error)) if *fault == error.fault && !is_first => return false,
+            (known, Err(error)) => {
+                log::warn!("DNS: `{name}`: {} ({})", error.fault.text(), error.fault.label());
+                *known = LookupState::Failed(error.fault);
             }
         }
-        let shared: Vec<_> = self.upstreams.values().cloned().collect();
-        for shared in shared {
-            let current = shared.snapshot();
-            if hostnames_of(&current.config).any(|own| own == name) {
-                shared.publish(Arc::new(
+        let upstream: Vec<_> = self.upstreams.values().cloned().collect();
+        for upstream in upstream {
+            let current = upstream.snapshot();
+            if hostnames_of(&current.config).any(|other| other == name) {
+                upstream.publish(Arc::new(
                     self.build_snapshot(&current.config, Arc::clone(&current.transport)),
                 ));
             }
@@ -275,7 +278,7 @@ impl UpstreamRegistry {
         // A configuration staged meanwhile must not restore the previous addresses.
         for at in 0..self.staged.len() {
             let current = Arc::clone(&self.staged[at].1);
-            if hostnames_of(&current.config).any(|own| own == name) {
+            if hostnames_of(&current.config).any(|other| other == name) {
                 let current = self.build_snapshot(&current.config, Arc::clone(&current.transport));
                 self.staged[at].1 = Arc::new(current);
             }

@@ -47,22 +47,23 @@ impl RetryBudgetState {
         let elapsed = rules
             .interval
             .map_or(elapsed, |interval| elapsed.min(nanos(interval)));
-        let grown = u128::from(elapsed) * u128::from(rules.least) * u128::from(RETRY_COST) / u128::from(span);
-        let grown = u64::try_from(grown).unwrap_or(u64::MAX);
+        let accrued =
+            u128::from(elapsed) * u128::from(rules.least) * u128::from(RETRY_COST) / u128::from(span);
+        let accrued = u64::try_from(accrued).unwrap_or(u64::MAX);
         let now = now.max(1);
-        if grown > 0 && self.counted.compare_exchange(last, now, relaxed, relaxed).is_ok() {
-            self.deposit_amount(rules, grown);
+        if accrued > 0 && self.counted.compare_exchange(last, now, relaxed, relaxed).is_ok() {
+            self.deposit_amount(rules, accrued);
         }
-        let less = |saved: u64| saved.checked_sub(RETRY_COST);
-        if self.previous_half.fetch_update(relaxed, relaxed, less).is_ok() {
+        let spend = |saved: u64| saved.checked_sub(RETRY_COST);
+        if self.previous_half.fetch_update(relaxed, relaxed, spend).is_ok() {
             return true;
         }
         // Less than one retry is left of the older half.
-        let rest = self.previous_half.swap(0, relaxed);
-        if rest > 0 {
-            self.current_half.0.fetch_add(rest, relaxed);
+        let remaining = self.previous_half.swap(0, relaxed);
+        if remaining > 0 {
+            self.current_half.0.fetch_add(remaining, relaxed);
         }
-        self.current_half.0.fetch_update(relaxed, relaxed, less).is_ok()
+        self.current_half.0.fetch_update(relaxed, relaxed, spend).is_ok()
     }
 
     /// Starts the next half of the interval if it is due: retries of the half before the last one expire.
@@ -70,29 +71,29 @@ impl RetryBudgetState {
         let Some(interval) = rules.interval else { return };
         let half = (nanos(interval) / 2).max(1);
         let relaxed = Ordering::Relaxed;
-        let began = self.half_started.load(relaxed);
+        let started_at = self.half_started.load(relaxed);
         // The clocks of workers differ by up to one turn of their loops.
-        let passed = now.saturating_sub(began);
-        if passed < half
+        let elapsed = now.saturating_sub(started_at);
+        if elapsed < half
             || self
                 .half_started
-                .compare_exchange(began, now, relaxed, relaxed)
+                .compare_exchange(started_at, now, relaxed, relaxed)
                 .is_err()
         {
             return;
         }
         let last = self.current_half.0.swap(0, relaxed);
         self.previous_half
-            .store(if passed < 2 * half { last } else { 0 }, relaxed);
+            .store(if elapsed < 2 * half { last } else { 0 }, relaxed);
     }
 
-    fn deposit_amount(&self, rules: &RetryBudget, more: u64) {
+    fn deposit_amount(&self, rules: &RetryBudget, amount: u64) {
         // An interval bounds the sum by itself.
-        let most = match rules.interval {
+        let max = match rules.interval {
             None => u64::from(limits::RETRIES_SAVED) * RETRY_COST,
             Some(_) => u64::MAX,
         };
-        let sum = |saved: u64| (saved < most).then(|| saved.saturating_add(more).min(most));
+        let sum = |saved: u64| (saved < max).then(|| saved.saturating_add(amount).min(max));
         let _ = self
             .current_half
             .0
@@ -164,8 +165,8 @@ mod tests {
             budget.deposit(&RULES, now);
             tries += (0..3).take_while(|_| budget.withdraw(&RULES, now)).count();
         }
-        let most = 100_000 / 5 + (now / NANOS + 2) as usize * 10;
-        assert!(tries <= most && tries > most / 2, "{tries} of {most}");
+        let max = 100_000 / 5 + (now / NANOS + 2) as usize * 10;
+        assert!(tries <= max && tries > max / 2, "{tries} of {max}");
     }
 
     #[test]

@@ -86,37 +86,37 @@ impl HealthView {
         self.until = 0;
     }
 
-    fn refresh(&mut self, shared: &UpstreamState, current: &UpstreamSnapshot, now: u64) {
-        let generation = shared.health_version();
+    fn refresh(&mut self, state: &UpstreamState, current: &UpstreamSnapshot, now: u64) {
+        let generation = state.health_version();
         if generation == self.generation && now < self.until && self.usable.len() == current.endpoints.len() {
             return;
         }
         self.generation = generation;
         self.until = u64::MAX;
         let endpoints = &current.endpoints;
-        let lasting = endpoints.iter().any(|endpoint| !endpoint.draining);
-        let is_wanted = |endpoint: &UpstreamEndpoint| !(endpoint.draining && lasting);
+        let has_permanent = endpoints.iter().any(|endpoint| !endpoint.draining);
+        let accepts_new = |endpoint: &UpstreamEndpoint| !(endpoint.draining && has_permanent);
         self.usable.clear();
         let (mut healthy, mut responding) = (0, 0);
         for endpoint in endpoints {
             let health = endpoint.state.health();
             let (is_well, until) = health.is_healthy(now);
             self.until = self.until.min(until);
-            let wanted = is_wanted(endpoint);
-            self.usable.push(wanted && is_well);
-            healthy += usize::from(wanted && is_well);
-            responding += usize::from(wanted && health.responds(now));
+            let is_accepted = accepts_new(endpoint);
+            self.usable.push(is_accepted && is_well);
+            healthy += usize::from(is_accepted && is_well);
+            responding += usize::from(is_accepted && health.responds(now));
         }
-        let least = usize::from(current.config.health.panic_percent);
-        if healthy * 100 < responding * least {
+        let threshold = usize::from(current.config.health.panic_percent);
+        if healthy * 100 < responding * threshold {
             // Below the panic threshold: too few endpoints would break under the whole load. Endpoints that accept no connections take no load.
             self.set_usable(endpoints, |endpoint| {
-                is_wanted(endpoint) && endpoint.state.health().responds(now)
+                accepts_new(endpoint) && endpoint.state.health().responds(now)
             });
         } else if healthy == 0 {
             // A failed connection is cheap, and only an attempt shows whether it fails again.
             self.set_usable(endpoints, |endpoint| {
-                is_wanted(endpoint) && endpoint.state.health().is_last_resort(now)
+                accepts_new(endpoint) && endpoint.state.health().is_last_resort(now)
             });
         } else {
             self.count = healthy;
@@ -170,42 +170,42 @@ pub(super) struct SelectionContext<'a> {
 
 /// Selects an endpoint. Returns its index.
 pub(super) fn select_endpoint(
-    shared: &UpstreamState,
+    state: &UpstreamState,
     current: &UpstreamSnapshot,
-    ends: &[Rc<PoolEndpoint>],
-    wellness: &mut HealthView,
-    turns: &mut RoundRobin,
-    wish: &SelectionContext<'_>,
+    endpoints: &[Rc<PoolEndpoint>],
+    health: &mut HealthView,
+    round_robin: &mut RoundRobin,
+    context: &SelectionContext<'_>,
 ) -> Result<usize, Fault> {
-    if ends.is_empty() {
+    if endpoints.is_empty() {
         return Err(current.fault_without_endpoints);
     }
-    wellness.refresh(shared, current, wish.now);
-    let regardless = wish.ignore_health && wellness.count == 0;
-    if wellness.count == 0 && !regardless {
+    health.refresh(state, current, context.now);
+    let ignores_health = context.ignore_health && health.count == 0;
+    if health.count == 0 && !ignores_health {
         return Err(Fault::AllDown);
     }
-    let usable = |index: usize| wellness.usable[index] || regardless;
-    let fresh = |index: usize| usable(index) && !is_tried(wish.tried, &ends[index]);
-    let reachable = |index: usize| usable(index) && !is_tried(wish.unreachable, &ends[index]);
-    affinity_endpoint(current, wish, &fresh)
-        .or_else(|| balance(current, turns, wish, &fresh))
-        .or_else(|| balance(current, turns, wish, &reachable))
-        .or_else(|| balance(current, turns, wish, &usable))
+    let is_usable = |index: usize| health.usable[index] || ignores_health;
+    let is_untried = |index: usize| is_usable(index) && !is_tried(context.tried, &endpoints[index]);
+    let is_reachable = |index: usize| is_usable(index) && !is_tried(context.unreachable, &endpoints[index]);
+    affinity_endpoint(current, context, &is_untried)
+        .or_else(|| balance(current, round_robin, context, &is_untried))
+        .or_else(|| balance(current, round_robin, context, &is_reachable))
+        .or_else(|| balance(current, round_robin, context, &is_usable))
         .ok_or(Fault::AllDown)
 }
 
 /// Returns whether there is a usable endpoint that is not in `tried`.
 pub(super) fn has_untried_endpoint(
-    shared: &UpstreamState,
+    state: &UpstreamState,
     current: &UpstreamSnapshot,
-    ends: &[Rc<PoolEndpoint>],
-    wellness: &mut HealthView,
+    endpoints: &[Rc<PoolEndpoint>],
+    health: &mut HealthView,
     tried: &[Rc<PoolEndpoint>],
     now: u64,
 ) -> bool {
-    wellness.refresh(shared, current, now);
-    let usable = wellness.usable.iter().zip(ends).filter(|(usable, _)| **usable);
+    health.refresh(state, current, now);
+    let usable = health.usable.iter().zip(endpoints).filter(|(usable, _)| **usable);
     usable
         .map(|(_, end)| end)
         .any(|end| end.endpoint.weight > 0 && !is_tried(tried, end))
@@ -218,30 +218,31 @@ fn is_tried(tried: &[Rc<PoolEndpoint>], end: &PoolEndpoint) -> bool {
 /// Returns the endpoint that the request's affinity selects.
 fn affinity_endpoint(
     current: &UpstreamSnapshot,
-    wish: &SelectionContext<'_>,
-    usable: &dyn Fn(usize) -> bool,
+    context: &SelectionContext<'_>,
+    is_usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
     let endpoints = || current.endpoints.iter().enumerate();
-    match wish.affinity {
+    match context.affinity {
         AffinityHint::None => None,
         AffinityHint::Token(token) => {
             let (index, endpoint) = endpoints().find(|(_, endpoint)| endpoint.token == token)?;
             // A draining endpoint still serves clients with affinity to it.
-            let finishes =
-                endpoint.draining && wish.tried.is_empty() && endpoint.state.health().is_healthy(wish.now).0;
-            (usable(index) || finishes).then_some(index)
+            let serves_affinity = endpoint.draining
+                && context.tried.is_empty()
+                && endpoint.state.health().is_healthy(context.now).0;
+            (is_usable(index) || serves_affinity).then_some(index)
         }
         // Rendezvous hashing: when the endpoint with the highest score is removed, only its own requests move.
         AffinityHint::KeyHash(key) => {
             let score = |endpoint: &UpstreamEndpoint| {
-                let share =
+                let factor =
                     (seeded_hash(key, &endpoint.token.to_le_bytes()) >> 11) as f64 / (1_u64 << 53) as f64;
-                f64::from(endpoint.weight) / -(share.max(f64::MIN_POSITIVE)).ln()
+                f64::from(endpoint.weight) / -(factor.max(f64::MIN_POSITIVE)).ln()
             };
-            let usable = endpoints().filter(|(index, _)| usable(*index));
+            let usable = endpoints().filter(|(index, _)| is_usable(*index));
             let scored = usable.map(|(index, endpoint)| (index, score(endpoint)));
             scored
-                .max_by(|one, two| one.1.total_cmp(&two.1))
+                .max_by(|one, second| one.1.total_cmp(&second.1))
                 .map(|(index, _)| index)
         }
     }
@@ -249,34 +250,34 @@ fn affinity_endpoint(
 
 fn balance(
     current: &UpstreamSnapshot,
-    turns: &mut RoundRobin,
-    wish: &SelectionContext<'_>,
-    usable: &dyn Fn(usize) -> bool,
+    round_robin: &mut RoundRobin,
+    context: &SelectionContext<'_>,
+    is_usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
     let picker = &current.balancer;
-    let weight = |index: usize| effective_weight(current, index, wish.now);
-    let draw = || draw_by_weight(current, wish, usable);
-    match (&picker.kind, wish.key) {
+    let weight = |index: usize| effective_weight(current, index, context.now);
+    let draw = || draw_by_weight(current, context, is_usable);
+    match (&picker.kind, context.key) {
         (Algorithm::RoundRobin, _) => {
             let count = current.endpoints.len();
-            turns.next((0..count).map(|index| if usable(index) { weight(index) } else { 0 }))
+            round_robin.next((0..count).map(|index| if is_usable(index) { weight(index) } else { 0 }))
         }
-        (Algorithm::Ring(ring, _), Some(key)) => ring.find(key, usable),
-        (Algorithm::Maglev(table, _), Some(key)) => table.find(key, usable),
+        (Algorithm::Ring(ring, _), Some(key)) => ring.find(key, is_usable),
+        (Algorithm::Maglev(table, _), Some(key)) => table.find(key, is_usable),
         // Without a key to hash, at random.
         (Algorithm::Random | Algorithm::Ring(..) | Algorithm::Maglev(..), _) => draw(),
         (Algorithm::LeastRequest | Algorithm::PeakEwma(_), _) => {
-            let one = draw()?;
+            let first = draw()?;
             if current.endpoints.len() == 1 {
-                return Some(one);
+                return Some(first);
             }
             // Two draws of one endpoint give no comparison.
-            let two = (0..DRAWS).filter_map(|_| draw()).find(|two| *two != one);
-            let Some(two) = two else { return Some(one) };
-            let load = |index: usize| effective_load(current, index, wish.now);
+            let second = (0..DRAWS).filter_map(|_| draw()).find(|second| *second != first);
+            let Some(second) = second else { return Some(first) };
+            let load = |index: usize| effective_load(current, index, context.now);
             Some(less_loaded(
-                (one, load(one), weight(one)),
-                (two, load(two), weight(two)),
+                (first, load(first), weight(first)),
+                (second, load(second), weight(second)),
             ))
         }
     }
@@ -288,24 +289,23 @@ const DRAWS: usize = 8;
 /// Draws an endpoint at random by weight.
 fn draw_by_weight(
     current: &UpstreamSnapshot,
-    wish: &SelectionContext<'_>,
-    usable: &dyn Fn(usize) -> bool,
+    context: &SelectionContext<'_>,
+    is_usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
     let count = current.endpoints.len();
-    let drawn = (0..DRAWS).filter_map(|_| {
-        let index = current.balancer.shares.draw(wish.cx.random())?;
+    let draws = (0..DRAWS).filter_map(|_| {
+        let index = current.balancer.shares.draw(context.cx.random())?;
         // During slow start an endpoint accepts only part of its draws.
-        let share = current
-            .config
-            .slow_start
-            .map_or(PERMILLE, |slow| slow_start_factor(current, index, wish.now, slow));
-        (usable(index) && (share == PERMILLE || wish.cx.random() % PERMILLE < share)).then_some(index)
+        let factor = current.config.slow_start.map_or(PERMILLE, |slow| {
+            slow_start_factor(current, index, context.now, slow)
+        });
+        (is_usable(index) && (factor == PERMILLE || context.cx.random() % PERMILLE < factor)).then_some(index)
     });
-    let mut drawn = drawn;
-    drawn.next().or_else(|| {
-        let start = wish.cx.random() as usize % count;
+    let mut draws = draws;
+    draws.next().or_else(|| {
+        let start = context.cx.random() as usize % count;
         let mut all = (start..count).chain(0..start);
-        all.find(|index| usable(*index) && current.endpoints[*index].weight > 0)
+        all.find(|index| is_usable(*index) && current.endpoints[*index].weight > 0)
     })
 }
 
@@ -327,11 +327,11 @@ const PERMILLE: u64 = 1000;
 /// Returns the effective weight in thousandths, to have steps for slow start.
 fn effective_weight(current: &UpstreamSnapshot, index: usize, now: u64) -> u64 {
     let weight = u64::from(current.endpoints[index].weight);
-    let share = current
+    let factor = current
         .config
         .slow_start
         .map_or(PERMILLE, |slow| slow_start_factor(current, index, now, slow));
-    weight * share
+    weight * factor
 }
 
 /// Returns the fraction of its weight that an endpoint has during slow start, in thousandths.
@@ -341,6 +341,6 @@ fn slow_start_factor(current: &UpstreamSnapshot, index: usize, now: u64, slow: S
     if age >= window {
         return PERMILLE;
     }
-    let grown = (u128::from(age) * u128::from(PERMILLE) / u128::from(window)) as u64;
-    grown.max(u64::from(slow.from_percent) * 10)
+    let factor = (u128::from(age) * u128::from(PERMILLE) / u128::from(window)) as u64;
+    factor.max(u64::from(slow.from_percent) * 10)
 }

@@ -62,23 +62,24 @@ struct TransportInputs {
 impl TransportInputs {
     fn new(upstream: &Upstream, config: &Config) -> TransportInputs {
         let tls = upstream.tls.as_ref();
-        let wanted = match tls.map(|tls| &tls.trust) {
+        let trusted = match tls.map(|tls| &tls.trust) {
             Some(model::Trust::Authorities(names)) => &names[..],
             _ => &[],
         };
         let authorities = config
             .authorities
             .iter()
-            .filter(|found| wanted.contains(&found.name));
+            .filter(|authority| trusted.contains(&authority.name));
         let name = tls.and_then(|tls| tls.certificate.as_ref());
         let mut certificates = config.certificates.iter();
-        let certificate = certificates.find(|found| name == Some(&found.name));
+        let certificate = certificates.find(|certificate| name == Some(&certificate.name));
         TransportInputs {
             protocol: upstream.protocol,
             tls: upstream.tls.clone(),
             proxy_protocol: upstream.proxy_protocol,
-            authorities: authorities.map(|found| Arc::clone(&found.pem)).collect(),
-            certificate: certificate.map(|found| (Arc::clone(&found.chain), found.key.clone())),
+            authorities: authorities.map(|authority| Arc::clone(&authority.pem)).collect(),
+            certificate: certificate
+                .map(|certificate| (Arc::clone(&certificate.chain), certificate.key.clone())),
             for_bytes: tls.is_some() && config.streams.iter().any(|stream| routes_to(stream, upstream)),
         }
     }
@@ -92,26 +93,26 @@ impl Transport {
         last: Option<&Arc<Transport>>,
         now: Duration,
     ) -> Arc<Transport> {
-        let made_of = TransportInputs::new(upstream, config);
-        if let Some(last) = last.filter(|last| last.inputs == made_of) {
+        let inputs = TransportInputs::new(upstream, config);
+        if let Some(last) = last.filter(|last| last.inputs == inputs) {
             return Arc::clone(last);
         }
-        let tls = made_of.tls.as_ref();
-        let make = |tls, alpn| build_connector(tls, &made_of, upstream, alpn, now);
-        let offered: &[&[u8]] = match upstream.protocol {
+        let tls = inputs.tls.as_ref();
+        let build = |tls, alpn| build_connector(tls, &inputs, upstream, alpn, now);
+        let protocols: &[&[u8]] = match upstream.protocol {
             UpstreamProtocol::Http1 => &[b"http/1.1"],
             UpstreamProtocol::Http2 => &[b"h2"],
             UpstreamProtocol::Auto => &[b"h2", b"http/1.1"],
         };
-        let offered: Vec<_> = offered.iter().map(|name| name.to_vec()).collect();
-        let connector = tls.map(|tls| make(tls, offered.clone()));
-        let for_bytes = tls.filter(|_| made_of.for_bytes).map(|tls| make(tls, Vec::new()));
-        let chooses = upstream.protocol == UpstreamProtocol::Auto;
+        let protocols: Vec<_> = protocols.iter().map(|name| name.to_vec()).collect();
+        let connector = tls.map(|tls| build(tls, protocols.clone()));
+        let for_bytes = tls.filter(|_| inputs.for_bytes).map(|tls| build(tls, Vec::new()));
+        let negotiates = upstream.protocol == UpstreamProtocol::Auto;
         let for_switches = tls
-            .filter(|_| chooses)
-            .map(|tls| make(tls, vec![b"http/1.1".to_vec()]));
+            .filter(|_| negotiates)
+            .map(|tls| build(tls, vec![b"http/1.1".to_vec()]));
         Arc::new(Transport {
-            inputs: made_of,
+            inputs,
             connector,
             byte_connector: for_bytes,
             upgrade_connector: for_switches,
@@ -137,7 +138,7 @@ fn routes_to(stream: &StreamRoute, upstream: &Upstream) -> bool {
 
 fn build_connector(
     tls: &UpstreamTls,
-    made_of: &TransportInputs,
+    inputs: &TransportInputs,
     upstream: &Upstream,
     alpn: Vec<Vec<u8>>,
     now: Duration,
@@ -147,11 +148,11 @@ fn build_connector(
     let trust = match &tls.trust {
         model::Trust::System => system_roots().map_err(|finding| finding.text)?,
         model::Trust::Authorities(_) => {
-            Trust::Authorities(parse_pem("authorities", upstream, &made_of.authorities.concat()))
+            Trust::Authorities(parse_pem("authorities", upstream, &inputs.authorities.concat()))
         }
     };
     let settings = ClientSettings {
-        certificate: made_of.certificate.as_ref().map(|(chain, key)| KeyPair {
+        certificate: inputs.certificate.as_ref().map(|(chain, key)| KeyPair {
             chain: parse_pem("certificate", upstream, chain),
             key: parse_pem("key", upstream, key.expose()),
         }),
@@ -171,25 +172,25 @@ fn peer_identity(name: &SubjectName) -> Result<Identity, String> {
     match name {
         SubjectName::Host(host) => PeerName::new(host.as_str())
             .map(Identity::Host)
-            .map_err(|bad| bad.to_string()),
+            .map_err(|error| error.to_string()),
         SubjectName::Uri(uri) => Ok(Identity::Uri(uri.to_string())),
     }
 }
 
-fn parse_pem(what: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {
+fn parse_pem(part: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {
     Pem {
-        source: format!("{what} of upstream `{}`", upstream.name),
+        source: format!("{part} of upstream `{}`", upstream.name),
         bytes: bytes.to_vec(),
     }
 }
 
 /// Returns the header of the PROXY protocol; without addresses it marks a connection of the gateway's own.
 pub(crate) fn proxy_header(version: ProxyProtocolVersion, addresses: Option<Addresses>) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut pem = Vec::new();
     let header = Header { addresses };
     match version {
-        ProxyProtocolVersion::V1 => header.write_v1(&mut out),
-        ProxyProtocolVersion::V2 => header.write_v2(&mut out),
+        ProxyProtocolVersion::V1 => header.write_v1(&mut pem),
+        ProxyProtocolVersion::V2 => header.write_v2(&mut pem),
     }
-    out
+    pem
 }

@@ -78,9 +78,9 @@ pub(crate) struct Waiter<'w> {
 
 impl WaitQueue {
     /// Joins the queue. `None`: the limit of waiters is reached.
-    fn enqueue(&self, key: WaiterKey, most: u32, waker: &Waker) -> Option<Waiter<'_>> {
+    fn enqueue(&self, key: WaiterKey, limit: u32, waker: &Waker) -> Option<Waiter<'_>> {
         let mut queue = self.lock();
-        if queue.entries.len() >= most as usize {
+        if queue.entries.len() >= limit as usize {
             return None;
         }
         let ticket = queue.tickets;
@@ -150,12 +150,12 @@ impl WaitQueue {
 
     /// Hands over a stream of a worker's connection that became free: only waiters for that endpoint can use it, since the connection is
     /// shared. `may_close`: the connection may be closed instead.
-    pub(crate) fn assign_stream(&self, worker: usize, toward: EndpointId, may_close: bool) -> Disposition {
-        let can = |entry: &QueueEntry| entry.worker == worker && entry.endpoint == toward;
-        self.assign_first(can, may_close)
+    pub(crate) fn assign_stream(&self, worker: usize, endpoint: EndpointId, may_close: bool) -> Disposition {
+        let matches = |entry: &QueueEntry| entry.worker == worker && entry.endpoint == endpoint;
+        self.assign_first(matches, may_close)
     }
 
-    fn assign_first(&self, can: impl Fn(&QueueEntry) -> bool, may_close: bool) -> Disposition {
+    fn assign_first(&self, matches: impl Fn(&QueueEntry) -> bool, may_close: bool) -> Disposition {
         if self.len() == 0 {
             return Disposition::Pool;
         }
@@ -164,7 +164,7 @@ impl WaitQueue {
         let Some(first) = waiting.next() else {
             return Disposition::Pool;
         };
-        if can(first) {
+        if matches(first) {
             queue.wakeups_owed = 0;
         } else {
             queue.wakeups_owed += 1;
@@ -173,15 +173,15 @@ impl WaitQueue {
                 return Disposition::Close;
             }
         }
-        let own = |entry: &QueueEntry| !entry.called && can(entry);
-        let Some(own) = queue.entries.iter().position(own) else {
+        let is_own = |entry: &QueueEntry| !entry.called && matches(entry);
+        let Some(index) = queue.entries.iter().position(is_own) else {
             return if may_close {
                 Disposition::Close
             } else {
                 Disposition::Pool
             };
         };
-        let waker = queue.mark_called(own);
+        let waker = queue.mark_called(index);
         drop(queue);
         waker.wake();
         Disposition::Reserved
@@ -222,14 +222,14 @@ impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut queue = self.queue.lock();
         let at = queue.entries.iter().position(|entry| entry.ticket == self.ticket);
-        let left = at.and_then(|at| queue.entries.remove(at));
+        let removed = at.and_then(|at| queue.entries.remove(at));
         self.queue
             .count
             .0
             .store(queue.entries.len() as u32, Ordering::SeqCst);
         drop(queue);
         // A called waiter that leaves without a connection passes the call on.
-        if left.is_some_and(|entry| entry.called) && !self.served {
+        if removed.is_some_and(|entry| entry.called) && !self.served {
             self.queue.wake_one();
         }
     }
@@ -238,14 +238,14 @@ impl Drop for Waiter<'_> {
 /// Joins a queue, or waits there for the next call. Returns whether there was room.
 pub(super) fn poll_queue<'w>(
     waiting: &'w WaitQueue,
-    place: &mut Option<Waiter<'w>>,
+    waiter: &mut Option<Waiter<'w>>,
     key: WaiterKey,
-    most: u32,
+    limit: u32,
     waker: &Waker,
 ) -> bool {
-    match place {
-        Some(place) => place.rejoin(waker),
-        None => *place = waiting.enqueue(key, most, waker),
+    match waiter {
+        Some(waiter) => waiter.rejoin(waker),
+        None => *waiter = waiting.enqueue(key, limit, waker),
     }
-    place.is_some()
+    waiter.is_some()
 }

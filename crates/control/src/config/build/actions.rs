@@ -19,7 +19,7 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
 impl Builder<'_> {
-    /// All of a rule but its matches and its name.
+    /// Builds a rule without its matches and its name.
     pub(super) fn build_action(
         &mut self,
         rule: &mut model::Rule,
@@ -50,7 +50,7 @@ impl Builder<'_> {
             part.files.is_some(),
             part.push.is_some(),
         ];
-        if actions.iter().filter(|is| **is).count() != 1 {
+        if actions.iter().filter(|is_set| **is_set).count() != 1 {
             let found = if actions.contains(&true) {
                 "several"
             } else {
@@ -96,9 +96,9 @@ impl Builder<'_> {
         Some(self.build_response(status, content_type, &part.file, field_value(part.body), TEXT))
     }
 
-    /// Rejects keys of forwarding beside another action, where they would have no effect.
+    /// Rejects keys of forwarding in rules with another action, where they would have no effect.
     fn reject_without_to(&self, part: &document::RuleSection) {
-        let given = [
+        let keys = [
             ("rewrite", part.rewrite.as_ref().map(|at| at.position)),
             ("mirror", part.mirror.as_ref().map(|at| at.position)),
             ("timeouts", part.timeouts.as_ref().map(|at| at.position)),
@@ -113,7 +113,7 @@ impl Builder<'_> {
                 part.replace_errors.as_ref().map(|at| at.position),
             ),
         ];
-        for (key, position) in given {
+        for (key, position) in keys {
             if let Some(position) = position {
                 let expected = format!("the key `{key}` only beside `to`");
                 self.errors.report(position, expected, "it beside another action");
@@ -161,8 +161,8 @@ impl Builder<'_> {
         forward.retry = field_value(part.retry)
             .and_then(Switch::settings)
             .map(build_retry);
-        let least = std::time::Duration::from_millis(1);
-        forward.hedge = self.check_time_range("hedge", &part.hedge, least, std::time::Duration::MAX);
+        let min = std::time::Duration::from_millis(1);
+        forward.hedge = self.check_time_range("hedge", &part.hedge, min, std::time::Duration::MAX);
         if let Some(at) = part.affinity {
             forward.affinity = self.build_affinity(at).map(Box::new);
         }
@@ -241,7 +241,10 @@ impl Builder<'_> {
             position,
             is_valid: true,
         });
-        set_if_some(&mut mirror.share, parsed_value(part.share).map(|share| share.0));
+        set_if_some(
+            &mut mirror.share,
+            parsed_value(part.share).map(|fraction| fraction.0),
+        );
         set_if_some(&mut mirror.body_bytes, parsed_value(part.body).map(|size| size.0));
         Some(mirror)
     }
@@ -345,8 +348,8 @@ impl Builder<'_> {
             ..model::Redirect::default()
         };
         set_if_some(&mut redirect.status, field_value(part.status));
-        let nothing = redirect.https.is_none() && redirect.host.is_none() && redirect.port.is_none();
-        if nothing && redirect.path.is_none() {
+        let is_unchanged = redirect.https.is_none() && redirect.host.is_none() && redirect.port.is_none();
+        if is_unchanged && redirect.path.is_none() {
             let expected = "at least one of `scheme`, `host`, `port`, `path` and `prefix`";
             self.errors
                 .report(position, expected, "none, which is a redirect loop");
@@ -391,7 +394,7 @@ impl Builder<'_> {
                 .report(position, "one of the keys `body` and `file`", "neither");
         }
         let default = if part.file.is_some() { HTML } else { TEXT };
-        let answer = self.build_response(
+        let response = self.build_response(
             None,
             parsed_value(part.content_type),
             &part.file,
@@ -404,7 +407,7 @@ impl Builder<'_> {
         }
         pages.extend(statuses.into_iter().map(|statuses| ErrorPage {
             statuses,
-            response: answer.clone(),
+            response: response.clone(),
         }));
     }
 
@@ -464,9 +467,9 @@ impl Builder<'_> {
     fn build_affinity(&self, at: Spanned<document::AffinitySection>) -> Option<Affinity> {
         let part = at.value?;
         let source = field_value(part.source).unwrap_or(false);
-        let given = [part.cookie.is_some(), part.header.is_some(), source];
-        if given.iter().filter(|given| **given).count() != 1 {
-            let found = if given.contains(&true) { "several" } else { "none" };
+        let keys = [part.cookie.is_some(), part.header.is_some(), source];
+        if keys.iter().filter(|is_set| **is_set).count() != 1 {
+            let found = if keys.contains(&true) { "several" } else { "none" };
             self.errors
                 .report(at.position, "one of `cookie`, `header` and `source: true`", found);
             return None;

@@ -17,7 +17,7 @@ impl Builder<'_> {
         let mut proxy = PushProxy::default();
         let position = at.position;
         let Some(part) = at.value else { return proxy };
-        let within = self.proxy_timeout(part.timeout, Duration::from_secs(1));
+        let timeout = self.proxy_timeout(part.timeout, Duration::from_secs(1));
         for (event, asked) in [
             (PushEvent::Connect, part.connect),
             (PushEvent::Refresh, part.refresh),
@@ -26,8 +26,8 @@ impl Builder<'_> {
             (PushEvent::Publish, part.publish),
             (PushEvent::SubRefresh, part.sub_refresh),
         ] {
-            let ask = asked.and_then(|at| self.build_proxy_endpoint(at, within));
-            proxy.events.extend(ask.map(|ask| (event, ask)));
+            let endpoint = asked.and_then(|at| self.build_proxy_endpoint(at, timeout));
+            proxy.events.extend(endpoint.map(|endpoint| (event, endpoint)));
         }
         if proxy.events.is_empty() {
             let expected =
@@ -53,11 +53,11 @@ impl Builder<'_> {
     pub(super) fn set_proxied_events(
         &self,
         namespace: &mut PushNamespace,
-        wanted: [Field<bool>; 3],
+        switches: [Field<bool>; 3],
         proxy: &PushProxy,
     ) {
-        let [subscribe, publish, sub_refresh] = wanted;
-        for (is_wanted, event, wants) in [
+        let [subscribe, publish, sub_refresh] = switches;
+        for (is_enabled, event, key) in [
             (&mut namespace.subscribe_proxy, PushEvent::Subscribe, subscribe),
             (&mut namespace.publish_proxy, PushEvent::Publish, publish),
             (
@@ -66,9 +66,9 @@ impl Builder<'_> {
                 sub_refresh,
             ),
         ] {
-            let Some(at) = wants else { continue };
-            *is_wanted = at.value.unwrap_or(false);
-            if *is_wanted && !proxy.events.contains_key(&event) {
+            let Some(at) = key else { continue };
+            *is_enabled = at.value.unwrap_or(false);
+            if *is_enabled && !proxy.events.contains_key(&event) {
                 let name = event.name();
                 let expected = format!("the key `proxy.{name}` of push beside `{name}_proxy`");
                 self.errors.report(at.position, expected, "none");
@@ -79,7 +79,7 @@ impl Builder<'_> {
     fn build_proxy_endpoint(
         &mut self,
         at: Spanned<ShortOrFull<Parsed<PageUrl>, document::PushEndpointSection>>,
-        within: Duration,
+        timeout: Duration,
     ) -> Option<PushQuery> {
         let position = at.position;
         let part = match at.value? {
@@ -93,7 +93,7 @@ impl Builder<'_> {
             },
             ShortOrFull::Full(part) => part,
         };
-        let timeout = self.proxy_timeout(part.timeout, within);
+        let timeout = self.proxy_timeout(part.timeout, timeout);
         let page = PageKeys {
             url: part.url,
             to: part.to,
@@ -110,25 +110,25 @@ impl Builder<'_> {
 
     fn proxy_timeout(&self, at: Field<Parsed<Time>>, default: Duration) -> Duration {
         let Some(at) = at else { return default };
-        let within = at.value.map_or(default, |time| time.0.0);
-        if within.is_zero() || within > PROXY_TIMEOUT_MAX {
+        let timeout = at.value.map_or(default, |time| time.0.0);
+        if timeout.is_zero() || timeout > PROXY_TIMEOUT_MAX {
             let expected = format!("a time above 0 and at most {PROXY_TIMEOUT_MAX:?}");
-            self.errors.report(at.position, expected, format!("{within:?}"));
+            self.errors.report(at.position, expected, format!("{timeout:?}"));
         }
-        within
+        timeout
     }
 
     fn forwarded_headers(&self, names: OneOrManyField<Parsed<HeaderName>>) -> Vec<HeaderName> {
-        let mut told = Vec::new();
+        let mut problems = Vec::new();
         for at in list_items(names) {
             let position = at.position;
             let Some(Parsed(name)) = at.value else { continue };
             if !PushProxy::may_send(&name) {
                 self.errors.report(position, FORWARDABLE, quote(name.as_str()));
             }
-            told.push(name);
+            problems.push(name);
         }
-        told
+        problems
     }
 }
 

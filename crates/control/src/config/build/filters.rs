@@ -1,4 +1,4 @@
-//! Custom filters. The gateway checks that the program has them.
+//! Custom filters. The gateway checks that the program registers them.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::config::fields::{AnyValue, OneOrMany, OrderedMap, ShortOrFull, Spanne
 pub(super) type Filters = Field<Switch<OneOrMany<ShortOrFull<String, document::FilterSection>>>>;
 
 impl Builder<'_> {
-    /// A rule's filters, in place of those of its route.
+    /// Adds the filters of a rule, which replace those of its route.
     pub(super) fn add_filters(&self, all: &mut Vec<Policy>, part: Filters) {
         let Some(Spanned {
             value,
@@ -36,12 +36,12 @@ impl Builder<'_> {
             is_valid,
         }
         .into_list();
-        let most = limits::FILTERS;
-        if filters.is_empty() || filters.len() > most {
+        let limit = limits::FILTERS;
+        if filters.is_empty() || filters.len() > limit {
             let found = filters.len().to_string();
             self.errors.report(
                 position,
-                format!("from 1 to {most} filters, by their names"),
+                format!("from 1 to {limit} filters, by their names"),
                 found,
             );
         }

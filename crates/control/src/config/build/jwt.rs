@@ -179,13 +179,13 @@ impl Builder<'_> {
     fn at_least(
         &self,
         at: Field<Parsed<crate::config::scalars::Time>>,
-        least: Duration,
+        min: Duration,
         default: Duration,
     ) -> Duration {
         let Some(at) = at else { return default };
         let span = at.value.map_or(default, |time| time.0.0);
-        if span < least {
-            let expected = format!("a time of at least {least:?}");
+        if span < min {
+            let expected = format!("a time of at least {min:?}");
             self.errors.report(at.position, expected, format!("{span:?}"));
         }
         span
@@ -204,8 +204,8 @@ impl Builder<'_> {
                 self.errors.report(position, "a valid provider of tokens", found);
             }
             None => {
-                let meant = suggest(name, self.providers.keys().map(String::as_str));
-                let advice = meant
+                let suggestion = suggest(name, self.providers.keys().map(String::as_str));
+                let advice = suggestion
                     .map(|name| format!("did you mean `{name}`?"))
                     .unwrap_or_default();
                 let expected = "the name of one of `jwt_providers` of this file".to_owned();
@@ -274,7 +274,7 @@ impl Builder<'_> {
     }
 }
 
-fn shared_strings(some: OneOrManyField<String>) -> Vec<Arc<str>> {
-    let texts = list_items(some).into_iter().filter_map(|at| at.value);
+fn shared_strings(names: OneOrManyField<String>) -> Vec<Arc<str>> {
+    let texts = list_items(names).into_iter().filter_map(|at| at.value);
     texts.map(Into::into).collect()
 }

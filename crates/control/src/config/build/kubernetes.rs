@@ -36,12 +36,12 @@ impl Builder<'_> {
         }));
     }
 
-    /// A domain and a path, as the Gateway API has it.
+    /// Checks that a controller name is a domain and a path, as the Gateway API requires.
     fn check_controller(&self, position: FilePosition, controller: &str) {
-        let is_right = controller
+        let is_valid = controller
             .split_once('/')
             .is_some_and(|(domain, path)| !domain.is_empty() && !path.is_empty());
-        if !is_right {
+        if !is_valid {
             let expected = "a domain and a path such as `ringmain.dev/gateway`";
             self.errors.report(position, expected, quote(controller));
         }

@@ -14,7 +14,7 @@ use crate::config::document::{Field, OneOrManyField};
 use crate::config::fields::{OrderedMap, Parsed, Switch};
 use crate::config::scalars::ByteSize;
 
-/// With nothing but a name, addresses and a protocol.
+/// Creates a listener with defaults for everything except name, addresses and protocol.
 fn plain_listener(name: &str, addresses: Vec<Addr>, protocol: Protocol) -> model::Listener {
     model::Listener {
         name: name.into(),
@@ -129,7 +129,7 @@ impl Builder<'_> {
         mode
     }
 
-    /// A size that is no larger than a model's number.
+    /// Sets a rate in bytes, at most the maximum of the model's type.
     pub(super) fn set_byte_rate(&self, target: &mut u32, at: Field<Parsed<ByteSize>>) {
         let Some(position) = at.as_ref().map(|at| at.position) else {
             return;

@@ -146,19 +146,19 @@ fn parsed_value<T>(maybe: Field<Parsed<T>>) -> Option<T> {
     field_value(maybe).map(|text| text.0)
 }
 
-fn list_items<T>(some: OneOrManyField<T>) -> Vec<Spanned<T>> {
-    some.map(Spanned::<OneOrMany<T>>::into_list).unwrap_or_default()
+fn list_items<T>(field: OneOrManyField<T>) -> Vec<Spanned<T>> {
+    field.map(Spanned::<OneOrMany<T>>::into_list).unwrap_or_default()
 }
 
-fn parsed_items<T>(some: OneOrManyField<Parsed<T>>) -> Vec<T> {
-    list_items(some)
+fn parsed_items<T>(field: OneOrManyField<Parsed<T>>) -> Vec<T> {
+    list_items(field)
         .into_iter()
         .filter_map(|at| at.value)
         .map(|text| text.0)
         .collect()
 }
 
-/// A number of which 0 would let nothing pass.
+/// Returns a number of at least 1: with 0 nothing would pass.
 fn positive_number(errors: &Diagnostics<'_>, at: Field<u32>) -> Option<u32> {
     let position = at.as_ref()?.position;
     let number = field_value(at)?;
@@ -168,7 +168,7 @@ fn positive_number(errors: &Diagnostics<'_>, at: Field<u32>) -> Option<u32> {
     Some(number)
 }
 
-/// Puts a value in place of a default.
+/// Sets a value that is not omitted.
 fn set_if_some<T>(target: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *target = value;
@@ -242,14 +242,14 @@ impl Builder<'_> {
             let name = Name::from(name);
             let place = place(name.clone());
             self.built.positions.insert(place.clone(), position);
-            let most = ringmain_gateway::limits::NAME_BYTES;
-            if name.is_empty() || name.len() > most {
+            let limit = ringmain_gateway::limits::NAME_BYTES;
+            if name.is_empty() || name.len() > limit {
                 self.errors
-                    .report(position, format!("a name of 1 to {most} bytes"), quote(&name));
+                    .report(position, format!("a name of 1 to {limit} bytes"), quote(&name));
             }
             let before = self.errors.count();
             match at.value {
-                Some(part) if at.is_valid && !name.is_empty() && name.len() <= most => {
+                Some(part) if at.is_valid && !name.is_empty() && name.len() <= limit => {
                     build(self, name, part, position);
                     if self.errors.count() > before {
                         self.omit_part(&place);
@@ -265,34 +265,34 @@ impl Builder<'_> {
         &self,
         names: OneOrManyField<String>,
         known: &BTreeSet<String>,
-        what: &str,
+        kind: &str,
     ) -> Vec<Name> {
         let names = list_items(names).into_iter();
         names
-            .filter_map(|at| self.resolve_name(&at, known, what))
+            .filter_map(|at| self.resolve_name(&at, known, kind))
             .collect()
     }
 
-    fn resolve_name(&self, at: &Spanned<String>, known: &BTreeSet<String>, what: &str) -> Option<Name> {
+    fn resolve_name(&self, at: &Spanned<String>, known: &BTreeSet<String>, kind: &str) -> Option<Name> {
         let name = at.value.as_ref()?;
         if known.contains(name) {
             return Some(name.as_str().into());
         }
-        let meant = suggest(name, known.iter().map(String::as_str));
-        let advice = meant
+        let suggestion = suggest(name, known.iter().map(String::as_str));
+        let advice = suggestion
             .map(|name| format!("did you mean `{name}`?"))
             .unwrap_or_default();
         self.errors.report_part(
             at.position,
             "",
-            format!("the name of {what} of this file"),
+            format!("the name of {kind} of this file"),
             quote(name),
             &advice,
         );
         None
     }
 
-    /// A path, relative to the file.
+    /// Resolves a path relative to the file.
     fn resolve_path(&self, path: &str) -> PathBuf {
         self.environment.folder.join(path)
     }
@@ -452,7 +452,7 @@ impl Builder<'_> {
         target.connections = positive_number(errors, limits.connections);
         target.upstream_connections = positive_number(errors, limits.upstream_connections);
         let per_address = parsed_value(limits.connections_per_address).map(|number| match number.0 {
-            Some(most) => model::PerAddressLimit::AtMost(most),
+            Some(limit) => model::PerAddressLimit::AtMost(limit),
             None => model::PerAddressLimit::Off,
         });
         set_if_some(&mut target.per_address, per_address);

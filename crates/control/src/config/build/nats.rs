@@ -38,11 +38,11 @@ impl Builder<'_> {
     }
 
     fn build_nats(&self, part: document::NatsSection, position: FilePosition) -> Option<model::Nats> {
-        for (is_there, expected) in [
+        for (is_set, expected) in [
             (part.servers.is_some(), "the key `servers` with at least one"),
             (part.subjects.is_some(), "the key `subjects` with at least one"),
         ] {
-            if !is_there {
+            if !is_set {
                 self.errors.report(position, expected, "none");
             }
         }

@@ -100,10 +100,10 @@ impl Builder<'_> {
         all: &mut Vec<Policy>,
         part: Field<Switch<P>>,
         build: impl FnOnce(&mut Self, P, FilePosition) -> Option<Policy>,
-        is: impl Fn(&Policy) -> bool,
+        matches: impl Fn(&Policy) -> bool,
     ) {
         let Some(at) = part else { return };
-        all.retain(|policy| !is(policy));
+        all.retain(|policy| !matches(policy));
         let position = at.position;
         if let Some(part) = at.value.and_then(Switch::settings) {
             all.extend(build(self, part, position));
@@ -194,14 +194,14 @@ impl Builder<'_> {
         let path = |at: Field<String>| {
             let at = at?;
             let text = at.value?;
-            let well = is_path(&text);
-            if !well {
+            let has_valid_path = is_path(&text);
+            if !has_valid_path {
                 let expected = "a path that begins with `/`, escaped where it needs to be";
                 self.errors.report(at.position, expected, quote(&text));
             }
-            well.then_some(text)
+            has_valid_path.then_some(text)
         };
-        let ask = match (part.path, part.prefix) {
+        let target = match (part.path, part.prefix) {
             (Some(_), Some(_)) => {
                 self.errors.report(position, "either `path` or `prefix`", "both");
                 return None;
@@ -239,7 +239,7 @@ impl Builder<'_> {
             identity: parsed_value(part.identity),
             timeout,
             fail_open: field_value(part.on_failure) == Some(document::OnFailure::Allow),
-            ..model::ExternalAuth::new(upstream, ask)
+            ..model::ExternalAuth::new(upstream, target)
         })))
     }
 
@@ -313,7 +313,7 @@ impl Builder<'_> {
         })))
     }
 
-    fn check_unique<T: Ord>(&self, all: impl Iterator<Item = T>, what: &str, position: FilePosition) {
+    fn check_unique<T: Ord>(&self, all: impl Iterator<Item = T>, kind: &str, position: FilePosition) {
         let mut all: Vec<T> = all.collect();
         let before = all.len();
         all.sort();
@@ -321,21 +321,21 @@ impl Builder<'_> {
         if all.len() < before {
             let found = format!("{} repeated", before - all.len());
             self.errors
-                .report(position, format!("{what} that are all different"), found);
+                .report(position, format!("{kind} that are all different"), found);
         }
     }
 
     /// Checks the number of credentials. `errors` is the number of errors before they were read: no further error is reported after
     /// one.
     fn check_credential_count(&self, count: usize, expected: &str, position: FilePosition, errors: usize) {
-        let most = ringmain_gateway::limits::CREDENTIALS;
+        let limit = ringmain_gateway::limits::CREDENTIALS;
         if count == 0 {
             if self.errors.count() == errors {
                 self.errors.report(position, expected, "none");
             }
-        } else if count > most {
+        } else if count > limit {
             self.errors
-                .report(position, format!("at most {most}"), count.to_string());
+                .report(position, format!("at most {limit}"), count.to_string());
         }
     }
 
@@ -353,8 +353,9 @@ impl Builder<'_> {
         let lines = (1..)
             .zip(text.lines())
             .map(|(number, line)| (number, line.trim()));
-        let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
-        said.map(|(number, line)| (number, line.to_owned(), position))
+        let entries = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        entries
+            .map(|(number, line)| (number, line.to_owned(), position))
             .collect()
     }
 }

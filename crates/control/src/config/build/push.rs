@@ -114,9 +114,9 @@ impl Builder<'_> {
         self.add_redis_sources(&mut push, part.redis_streams, part.redis_pubsub);
         self.add_postgres_sources(&mut push, part.postgres);
         if self.errors.count() == before
-            && let Err(why) = push.options(None)
+            && let Err(problem) = push.options(None)
         {
-            self.errors.report_message(position, after_expected(&why));
+            self.errors.report_message(position, after_expected(&problem));
         }
         // An invalid part might admit unintended clients.
         if self.errors.count() == before {
@@ -184,13 +184,13 @@ impl Builder<'_> {
         name: Spanned<String>,
         part: &document::PushTokensSection,
     ) -> Option<Arc<model::JwtProvider>> {
-        let own = [
+        let custom = [
             ("algorithms", part.algorithms.is_some()),
             ("issuer", part.issuer.is_some()),
             ("audience", part.audience.is_some()),
             ("leeway", part.leeway.is_some()),
         ];
-        if let Some((key, _)) = own.iter().find(|(_, is_said)| *is_said) {
+        if let Some((key, _)) = custom.iter().find(|(_, is_set)| *is_set) {
             let expected = format!("`{key}` at the provider");
             self.errors
                 .report(name.position, expected, "it beside `provider`");
@@ -202,8 +202,8 @@ impl Builder<'_> {
 
     pub(super) fn check_api_key(&self, at: Spanned<String>) -> Option<Secret> {
         let key = at.value?;
-        let is_said = |byte: u8| byte.is_ascii_graphic();
-        if key.is_empty() || !key.bytes().all(is_said) {
+        let is_printable = |byte: u8| byte.is_ascii_graphic();
+        if key.is_empty() || !key.bytes().all(is_printable) {
             let expected = "a key of visible ASCII characters, at least one";
             let found = if key.is_empty() { "none" } else { "others" };
             self.errors.report(at.position, expected, found);
@@ -239,8 +239,8 @@ impl Builder<'_> {
         });
         set_if_some(&mut namespace.subscribe_access, listen);
         set_if_some(&mut namespace.publish, field_value(part.publish));
-        let wanted = [part.subscribe_proxy, part.publish_proxy, part.sub_refresh_proxy];
-        self.set_proxied_events(&mut namespace, wanted, proxy);
+        let requested = [part.subscribe_proxy, part.publish_proxy, part.sub_refresh_proxy];
+        self.set_proxied_events(&mut namespace, requested, proxy);
         set_if_some(&mut namespace.recovery, field_value(part.recovery));
         set_if_some(&mut namespace.history, field_value(part.history));
         set_if_some(&mut namespace.presence, field_value(part.presence));
@@ -263,13 +263,13 @@ impl Builder<'_> {
                 document::PushSlowPolicy::Resync => SlowConsumerPolicy::Resync,
             }),
         );
-        let wants = [
+        let needed = [
             ("recovery", namespace.recovery),
             ("history", namespace.history),
             ("cache", rules.cache_recovery),
             ("update_interval", rules.conflation_interval.is_some()),
         ];
-        if let (Some((key, _)), None) = (wants.iter().find(|(_, wants)| *wants), rules.history) {
+        if let (Some((key, _)), None) = (needed.iter().find(|(_, needed)| *needed), rules.history) {
             let expected = format!("the key `retention` beside `{key}`");
             self.errors.report(position, expected, "none");
         }
@@ -309,7 +309,7 @@ impl Builder<'_> {
         Some((retention, meta_time))
     }
 
-    /// A rule by which clients connect.
+    /// Builds the action of a rule with the push endpoints.
     pub(super) fn build_push_action(
         &self,
         at: Spanned<Switch<document::PushLocationSection>>,

@@ -119,7 +119,7 @@ impl Builder<'_> {
                 .push(built.unwrap_or_else(|| model::Rule::new(broken_action(line))));
         }
         if let Some(line) = unreadable {
-            // Which requests that rule is for is not known: they must not fall to another one.
+            // The requests of this rule are unknown: they must not match another rule.
             route
                 .rules
                 .iter_mut()
@@ -166,8 +166,8 @@ impl Builder<'_> {
         if let Action::Forward(forward) = &mut rule.action {
             forward.backends.shrink_to_fit();
         }
-        let right = at.is_valid && !is_suspect && self.errors.count() == before;
-        if !right {
+        let is_complete = at.is_valid && !is_suspect && self.errors.count() == before;
+        if !is_complete {
             rule.action = broken_action(position.line);
         }
         Some(rule)
@@ -226,10 +226,10 @@ impl Builder<'_> {
     /// Refuses a path that is written as other programs write patterns: taken literally it would match no request.
     fn reject_pattern_path(&self, path: &model::Path, position: FilePosition) -> Option<()> {
         let text = path.as_str();
-        let Some(meant) = suggest_for_pattern(text) else {
+        let Some(suggestion) = suggest_for_pattern(text) else {
             return Some(());
         };
-        let expected = format!("a path without patterns such as `*`, `{{…}}` and `:name`; {meant}");
+        let expected = format!("a path without patterns such as `*`, `{{…}}` and `:name`; {suggestion}");
         self.errors.report(position, expected, quote(text));
         None
     }
@@ -354,7 +354,7 @@ fn build_path_match(part: Option<ShortOrFull<Parsed<model::Path>, document::Path
     }
 }
 
-/// The same for calls of gRPC: `POST /service/method`.
+/// Builds the match of gRPC calls: `POST /service/method`.
 fn grpc_match(name: GrpcMethodName) -> Option<(PathMatch, Option<model::MethodName>)> {
     let path = |text: String| model::Path::parse(&text).ok();
     let path = match name.method {
@@ -364,7 +364,7 @@ fn grpc_match(name: GrpcMethodName) -> Option<(PathMatch, Option<model::MethodNa
     Some((path, model::MethodName::parse("POST").ok()))
 }
 
-/// The one rule of a route that has `to` in place of rules.
+/// Builds the only rule of a route that has `to` in place of rules.
 fn forwarding_rule(
     to: Spanned<OneOrMany<ShortOrFull<Parsed<UpstreamTarget>, document::BackendSection>>>,
 ) -> Spanned<document::RuleSection> {

@@ -120,14 +120,14 @@ impl Builder<'_> {
         }
     }
 
-    fn require_key<T>(&self, is_set: bool, what: &str, position: FilePosition, built: T) -> Option<T> {
+    fn require_key<T>(&self, is_set: bool, kind: &str, position: FilePosition, built: T) -> Option<T> {
         if !is_set {
-            self.errors.report(position, format!("the key {what}"), "none");
+            self.errors.report(position, format!("the key {kind}"), "none");
         }
         is_set.then_some(built)
     }
 
-    /// The source of a broker. `None`: there are more `errors` than before it.
+    /// Builds the source of a broker. `None`: an error was reported since there were `errors`.
     fn build_source(
         &self,
         keys: MappingKeys,
@@ -218,10 +218,10 @@ impl Builder<'_> {
         })
     }
 
-    /// The names of a list; an empty one is an error.
-    fn non_empty_names(&self, some: OneOrManyField<String>) -> Vec<Arc<str>> {
+    /// Returns the names of a list; an empty name is an error.
+    fn non_empty_names(&self, field: OneOrManyField<String>) -> Vec<Arc<str>> {
         let mut names = Vec::new();
-        for at in super::list_items(some) {
+        for at in super::list_items(field) {
             match at.value {
                 Some(name) if name.is_empty() => self.errors.report(at.position, "a name", "``"),
                 Some(name) => names.push(name.into()),
@@ -439,12 +439,12 @@ impl Builder<'_> {
     fn build_postgres(&self, mut part: document::PostgresSection, position: FilePosition) -> Option<Source> {
         let errors = self.errors.count();
         let mapping = part.take_mapping();
-        for (is_set, what) in [
+        for (is_set, kind) in [
             (part.server.is_some(), "`server`"),
             (part.database.is_some(), "`database`"),
             (part.user.is_some(), "`user`"),
         ] {
-            self.require_key(is_set, what, position, ());
+            self.require_key(is_set, kind, position, ());
         }
         if let Some(at) = &part.server
             && let Some(server) = at.value.as_ref().filter(|server| server.contains("://"))

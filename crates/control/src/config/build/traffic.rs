@@ -76,11 +76,11 @@ impl Builder<'_> {
             is_valid,
         }
         .into_list();
-        let most = limits::RATE_LIMITS;
-        if limits.is_empty() || limits.len() > most {
+        let max = limits::RATE_LIMITS;
+        if limits.is_empty() || limits.len() > max {
             let found = limits.len().to_string();
             self.errors
-                .report(position, format!("from 1 to {most} limits"), found);
+                .report(position, format!("from 1 to {max} limits"), found);
         }
         for (index, at) in limits.into_iter().enumerate() {
             let limit = self.build_rate_limit(at, format!("{place}/{index}"));
@@ -102,18 +102,18 @@ impl Builder<'_> {
         let requests = self.check_range(requests, 1, u32::MAX)?;
         let name = self.counter_name(part.name, name);
         let mut limit = RateLimit::new(name, requests, Duration::from_secs(1));
-        let least = Duration::from_millis(1);
+        let min = Duration::from_millis(1);
         set_if_some(
             &mut limit.per,
-            self.check_time_range("per", &part.per, least, Duration::MAX),
+            self.check_time_range("per", &part.per, min, Duration::MAX),
         );
         if let Some(burst) = &part.burst {
             set_if_some(&mut limit.burst, self.check_range(burst, 1, u32::MAX));
         }
-        let prefix = |at: &Field<u8>, most| {
+        let prefix = |at: &Field<u8>, max| {
             at.as_ref()
-                .and_then(|at| self.check_range(at, 0, most))
-                .unwrap_or(most)
+                .and_then(|at| self.check_range(at, 0, max))
+                .unwrap_or(max)
         };
         let v4 = prefix(&part.ipv4_prefix, 32);
         let v6 = match &part.ipv6_prefix {
@@ -183,10 +183,10 @@ impl Builder<'_> {
         set_if_some(&mut redis.prefix, field_value(part.prefix).map(Into::into));
         redis.user = field_value(part.user).map(Into::into);
         redis.password = field_value(part.password).map(|password| model::Secret::new(password.into_bytes()));
-        let least = Duration::from_millis(1);
+        let min = Duration::from_millis(1);
         set_if_some(
             &mut redis.timeout,
-            self.check_time_range("timeout", &part.timeout, least, Duration::MAX),
+            self.check_time_range("timeout", &part.timeout, min, Duration::MAX),
         );
         redis.denies = field_value(part.on_failure) == Some(document::OnFailure::Deny);
         Some(redis)
@@ -232,11 +232,13 @@ impl Builder<'_> {
     }
 
     fn build_shed(&mut self, part: document::ShedSection, _: FilePosition) -> Option<Policy> {
-        let late = match &part.late {
+        let queue_delay = match &part.late {
             None => Duration::from_millis(50),
             given => self.check_time_range("late", given, Duration::from_millis(1), Duration::MAX)?,
         };
-        Some(Policy::Shed(model::LoadShedding { max_delay: late }))
+        Some(Policy::Shed(model::LoadShedding {
+            max_delay: queue_delay,
+        }))
     }
 
     fn build_inject(&mut self, part: document::InjectSection, position: FilePosition) -> Option<Policy> {
@@ -247,10 +249,11 @@ impl Builder<'_> {
                 "neither",
             );
         }
-        let share = |share: Field<Parsed<_>>| {
-            parsed_value(share).map_or(model::Fraction::ALL, |crate::config::scalars::Fraction(share)| {
-                share
-            })
+        let fraction = |fraction: Field<Parsed<_>>| {
+            parsed_value(fraction).map_or(
+                model::Fraction::ALL,
+                |crate::config::scalars::Fraction(fraction)| fraction,
+            )
         };
         let delay = part.delay.and_then(|at| {
             let part = at.value?;
@@ -258,7 +261,7 @@ impl Builder<'_> {
                 self.errors.report(at.position, "the key `time`", "none");
             }
             let time = self.check_time_range("time", &part.time, Duration::ZERO, limits::DELAY)?;
-            Some((time, share(part.share)))
+            Some((time, fraction(part.share)))
         });
         let abort = part.abort.and_then(|at| {
             let part = at.value?;
@@ -266,7 +269,7 @@ impl Builder<'_> {
                 Some(status) => self.check_range(status, 400, 599)?,
                 None => 503,
             };
-            Some((status, share(part.share)))
+            Some((status, fraction(part.share)))
         });
         Some(Policy::Inject(Arc::new(model::FaultInjection {
             delay,
@@ -275,52 +278,52 @@ impl Builder<'_> {
         })))
     }
 
-    /// The name that something is counted by: its own, or that of its place.
+    /// Returns the name of a counter: the configured one, or one derived from its position.
     fn counter_name(&self, name: Field<String>, place: String) -> Name {
         let Some(at) = name else { return place.into() };
         let (position, name) = (at.position, at.value.unwrap_or_default());
-        let most = limits::NAME_BYTES;
+        let max = limits::NAME_BYTES;
         let visible = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-        if at.is_valid && (name.is_empty() || name.len() > most || !name.bytes().all(visible)) {
+        if at.is_valid && (name.is_empty() || name.len() > max || !name.bytes().all(visible)) {
             let expected =
-                format!("a name of 1 to {most} visible ASCII characters without quotes and backslashes");
+                format!("a name of 1 to {max} visible ASCII characters without quotes and backslashes");
             self.errors.report(position, expected, quote(&name));
         }
         name.into()
     }
 
-    /// A number that must lie between two others.
+    /// Checks that a number is within a range.
     pub(super) fn check_range<T: Copy + PartialOrd + Display>(
         &self,
         at: &Spanned<T>,
-        least: T,
-        most: T,
+        min: T,
+        max: T,
     ) -> Option<T> {
         let number = at.value?;
-        if least <= number && number <= most {
+        if min <= number && number <= max {
             return Some(number);
         }
-        let expected = format!("a whole number from {least} to {most}");
+        let expected = format!("a whole number from {min} to {max}");
         self.errors.report(at.position, expected, format!("`{number}`"));
         None
     }
 
-    /// A time that must lie between two others.
+    /// Checks that a time is within a range.
     pub(super) fn check_time_range(
         &self,
         key: &str,
         at: &Field<Parsed<crate::config::scalars::Time>>,
-        least: Duration,
-        most: Duration,
+        min: Duration,
+        max: Duration,
     ) -> Option<Duration> {
         let at = at.as_ref()?;
         let time = at.value.as_ref()?.0.0;
-        if (least..=most).contains(&time) {
+        if (min..=max).contains(&time) {
             return Some(time);
         }
-        let expected = match most {
-            Duration::MAX => format!("`{key}` of at least {least:?}"),
-            _ => format!("`{key}` of at most {most:?}"),
+        let expected = match max {
+            Duration::MAX => format!("`{key}` of at least {min:?}"),
+            _ => format!("`{key}` of at most {max:?}"),
         };
         self.errors.report(at.position, expected, format!("{time:?}"));
         None

@@ -34,7 +34,7 @@ impl Builder<'_> {
 
     /// Resolves a target, and adds the upstream of a URL.
     pub(super) fn resolve_target(&mut self, at: Spanned<UpstreamTarget>) -> Target {
-        let broken = || Target::Broken {
+        let broken_target = || Target::Broken {
             reason: "no such upstream".into(),
         };
         match at.value {
@@ -49,7 +49,7 @@ impl Builder<'_> {
                     &self.upstream_names,
                     "an upstream (or a URL such as http://127.0.0.1:3000)",
                 );
-                name.map_or_else(broken, Target::Upstream)
+                name.map_or_else(broken_target, Target::Upstream)
             }
             Some(UpstreamTarget::Url(url)) => {
                 let name = url.text.clone();
@@ -62,7 +62,7 @@ impl Builder<'_> {
                 }
                 Target::Upstream(name.into())
             }
-            None => broken(),
+            None => broken_target(),
         }
     }
 
@@ -91,13 +91,13 @@ impl Builder<'_> {
         let endpoints = list_items(part.endpoints)
             .into_iter()
             .filter_map(|at| match at.value? {
-                ShortOrFull::Short(Parsed(place)) => Some(Endpoint::new(place)),
+                ShortOrFull::Short(Parsed(location)) => Some(Endpoint::new(location)),
                 ShortOrFull::Full(part) => {
-                    let Some(place) = parsed_value(part.at) else {
+                    let Some(location) = parsed_value(part.at) else {
                         self.errors.report(at.position, "the key `at`", "none");
                         return None;
                     };
-                    let mut endpoint = Endpoint::new(place);
+                    let mut endpoint = Endpoint::new(location);
                     set_if_some(&mut endpoint.weight, field_value(part.weight));
                     set_if_some(&mut endpoint.draining, field_value(part.draining));
                     endpoint.zone = field_value(part.zone).map(Into::into);

@@ -85,7 +85,7 @@ impl ParseScalar for NatsServer {
     const PATTERN: &'static str = "^(nats|tls)://";
 
     fn parse(text: &str) -> Result<NatsServer, String> {
-        let wrong = |found: &str| {
+        let invalid = |found: &str| {
             Err(format!(
                 "expected nats://HOST:PORT, or tls://HOST:PORT for TLS, found {found}"
             ))
@@ -93,11 +93,11 @@ impl ParseScalar for NatsServer {
         let (tls, rest) = match text.split_once("://") {
             Some(("nats", rest)) => (false, rest),
             Some(("tls", rest)) => (true, rest),
-            _ => return wrong(&quote(text)),
+            _ => return invalid(&quote(text)),
         };
         if rest.contains('@') {
             // It may be a password, which is not repeated.
-            return wrong("a URL with a user in it (there are the keys `user`, `password` and `token`)");
+            return invalid("a URL with a user in it (there are the keys `user`, `password` and `token`)");
         }
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = match authority.rsplit_once(':') {
@@ -105,7 +105,7 @@ impl ParseScalar for NatsServer {
             _ => (authority, Some(4222)),
         };
         let Some(port) = port.filter(|port| *port > 0) else {
-            return wrong(&quote(text));
+            return invalid(&quote(text));
         };
         match Hostname::parse(host) {
             Ok(name) if name.wildcard_suffix().is_none() => Ok(NatsServer {
@@ -113,7 +113,7 @@ impl ParseScalar for NatsServer {
                 port,
                 tls,
             }),
-            _ => wrong(&quote(text)),
+            _ => invalid(&quote(text)),
         }
     }
 }

@@ -351,19 +351,19 @@ impl ParseScalar for BrokerServer {
     const PATTERN: &'static str = "^[^/]+:[0-9]+$";
 
     fn parse(text: &str) -> Result<BrokerServer, String> {
-        let wrong = || {
+        let invalid = || {
             Err(format!(
                 "expected HOST:PORT, such as queue.internal:9092, found {}",
                 quote(text)
             ))
         };
         let Some((host, port)) = text.rsplit_once(':') else {
-            return wrong();
+            return invalid();
         };
         let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
         match Hostname::parse(host) {
             Ok(name) if name.wildcard_suffix().is_none() && is_port => Ok(BrokerServer(text.to_owned())),
-            _ => wrong(),
+            _ => invalid(),
         }
     }
 }

@@ -240,7 +240,7 @@ impl<'t> Composer<'t, '_> {
         Ok(())
     }
 
-    /// A value, and whether it is a number.
+    /// Composes a scalar. Returns its value, and whether it is a number.
     fn compose_scalar(
         &self,
         text: Cow<'t, str>,
@@ -279,11 +279,16 @@ impl<'t> Composer<'t, '_> {
         })
     }
 
-    fn check_tag(&self, tag: Option<&Tag>, wanted: &str, position: FilePosition) -> Result<(), InvalidYaml> {
+    fn check_tag(
+        &self,
+        tag: Option<&Tag>,
+        expected: &str,
+        position: FilePosition,
+    ) -> Result<(), InvalidYaml> {
         match tag {
-            Some(tag) if !is_non_specific(tag) && self.core_tag(tag, position)? != wanted => self.fail(
+            Some(tag) if !is_non_specific(tag) && self.core_tag(tag, position)? != expected => self.fail(
                 position,
-                format!("the tag `!!{wanted}`, or none"),
+                format!("the tag `!!{expected}`, or none"),
                 quote(&tag.original()),
             ),
             _ => Ok(()),

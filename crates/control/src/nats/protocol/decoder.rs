@@ -49,7 +49,7 @@ pub enum ServerEvent<'b> {
     Pong,
     /// The last command was accepted.
     Ok,
-    /// It has not, or is about to close: why, without the quotes.
+    /// An error of the server, after which it may close the connection: the message, without quotes.
     Error(&'b str),
 }
 
@@ -99,14 +99,14 @@ impl Decoder {
         let Some(line) = self.next_line(rest)? else {
             return Ok((skipped, None));
         };
-        let behind = &rest[line.len() + END.len()..];
+        let after = &rest[line.len() + END.len()..];
         let used = skipped + line.len() + END.len();
         let (word, arguments) = match line.iter().position(|byte| is_space(*byte)) {
             Some(end) => (&line[..end], line[end..].trim_ascii()),
             None => (line, &line[..0]),
         };
         if word.eq_ignore_ascii_case(b"MSG") {
-            let Some((message, length)) = self.decode_message(arguments, behind)? else {
+            let Some((message, length)) = self.decode_message(arguments, after)? else {
                 return Ok((skipped, None));
             };
             self.scanned = 0;
@@ -127,7 +127,7 @@ impl Decoder {
         Ok((used, Some(event)))
     }
 
-    /// The line that is at the front, without its end. `None`: it is not all there.
+    /// Returns the first line without its end. `None`: the line is incomplete.
     fn next_line<'b>(&mut self, bytes: &'b [u8]) -> Result<Option<&'b [u8]>, ProtocolError> {
         let scanned = self.scanned.min(bytes.len());
         let Some(end) = bytes[scanned..].iter().position(|&byte| byte == b'\n') else {
@@ -153,7 +153,7 @@ impl Decoder {
     fn decode_message<'b>(
         &mut self,
         arguments: &'b [u8],
-        behind: &'b [u8],
+        after: &'b [u8],
     ) -> Result<Option<(ServerEvent<'b>, usize)>, ProtocolError> {
         let arguments = str::from_utf8(arguments).map_err(|_| ProtocolError::Message)?;
         let mut parts = arguments.split([' ', '\t']).filter(|part| !part.is_empty());
@@ -173,16 +173,16 @@ impl Decoder {
         }
         if bytes > self.payload_bytes {
             let all = bytes.checked_add(END.len()).ok_or(ProtocolError::Message)?;
-            let here = all.min(behind.len());
-            self.skipping = all - here;
+            let available = all.min(after.len());
+            self.skipping = all - available;
             let event = ServerEvent::TooLarge {
                 subject,
                 subscription,
                 bytes,
             };
-            return Ok(Some((event, here)));
+            return Ok(Some((event, available)));
         }
-        let Some((payload, end)) = behind.split_at_checked(bytes) else {
+        let Some((payload, end)) = after.split_at_checked(bytes) else {
             return Ok(None);
         };
         let Some(end) = end.get(..END.len()) else {

@@ -63,7 +63,7 @@ pub fn encode_pong(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PONG\r\n");
 }
 
-fn write_line(out: &mut Vec<u8>, said: std::fmt::Arguments<'_>) {
+fn write_line(out: &mut Vec<u8>, arguments: std::fmt::Arguments<'_>) {
     // Writing to memory does not fail.
-    let _ = write!(out, "{said}\r\n");
+    let _ = write!(out, "{arguments}\r\n");
 }

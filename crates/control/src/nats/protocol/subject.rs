@@ -17,6 +17,8 @@ pub fn is_filter(text: &str) -> bool {
 }
 
 fn is_name(text: &str) -> bool {
-    let printable = |byte: u8| byte > b' ' && byte != 0x7f;
-    text.len() <= SUBJECT_BYTES && text.bytes().all(printable) && text.split('.').all(|word| !word.is_empty())
+    let is_printable = |byte: u8| byte > b' ' && byte != 0x7f;
+    text.len() <= SUBJECT_BYTES
+        && text.bytes().all(is_printable)
+        && text.split('.').all(|word| !word.is_empty())
 }

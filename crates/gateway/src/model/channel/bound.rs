@@ -137,8 +137,8 @@ impl SubjectPattern {
             return SubjectPattern::name(pattern);
         };
         let mut pattern = SubjectPattern::name(&pattern[..end]);
-        if let Some(Word::Known(begin)) = pattern.words.pop() {
-            pattern.words.push(Word::Begins(begin));
+        if let Some(Word::Known(prefix)) = pattern.words.pop() {
+            pattern.words.push(Word::Begins(prefix));
         }
         pattern.is_open = true;
         pattern
@@ -149,13 +149,13 @@ impl SubjectPattern {
     pub fn matches(&self, name: &str) -> bool {
         let mut words = name.split('.');
         for pattern in &self.words {
-            let is_right = match (pattern, words.next()) {
+            let covers_word = match (pattern, words.next()) {
                 (_, None) => false,
                 (Word::Any, Some(_)) => true,
                 (Word::Known(known), Some(word)) => **known == *word,
-                (Word::Begins(begin), Some(word)) => return word.starts_with(&**begin),
+                (Word::Begins(prefix), Some(word)) => return word.starts_with(&**prefix),
             };
-            if !is_right {
+            if !covers_word {
                 return false;
             }
         }
@@ -181,7 +181,7 @@ impl SubjectPattern {
             }
             match word {
                 Word::Known(word) => text += word,
-                Word::Begins(begin) => return Some((text + begin, false)),
+                Word::Begins(prefix) => return Some((text + prefix, false)),
                 Word::Any => return Some((text, false)),
             }
         }

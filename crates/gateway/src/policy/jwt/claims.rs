@@ -22,8 +22,8 @@ impl Deref for TokenClaims {
 
 impl TokenClaims {
     /// Wraps the claims of a parsed token.
-    pub(super) fn from_parsed(said: Said) -> TokenClaims {
-        TokenClaims(said)
+    pub(super) fn from_parsed(claims: Said) -> TokenClaims {
+        TokenClaims(claims)
     }
 
     /// Returns whether a scope is in `scope` or `scp`: strings with scopes separated by spaces, or arrays of such strings.
@@ -32,8 +32,8 @@ impl TokenClaims {
             .into_iter()
             .filter_map(|name| self.get(name))
             .any(|value| match value {
-                Value::String(text) => text.split(' ').any(|found| found == scope),
-                Value::Array(list) => list.iter().any(|found| found == scope),
+                Value::String(text) => text.split(' ').any(|item| item == scope),
+                Value::Array(list) => list.iter().any(|item| item == scope),
                 _ => false,
             })
     }
@@ -86,12 +86,12 @@ impl TokenClaims {
 }
 
 /// Appends a scalar; `None`: the value is not one.
-fn write_text(value: &Value, into: &mut String) -> Option<()> {
+fn write_text(value: &Value, out: &mut String) -> Option<()> {
     match value {
-        Value::String(text) => into.push_str(text),
-        Value::Bool(truth) => into.push_str(if *truth { "true" } else { "false" }),
+        Value::String(text) => out.push_str(text),
+        Value::Bool(truth) => out.push_str(if *truth { "true" } else { "false" }),
         // Writing to memory does not fail.
-        Value::Number(number) => write!(into, "{number}").ok()?,
+        Value::Number(number) => write!(out, "{number}").ok()?,
         _ => return None,
     }
     Some(())
@@ -103,8 +103,8 @@ fn is_text(value: &Value, wanted: &str) -> bool {
         Value::String(text) => text == wanted,
         Value::Bool(truth) => wanted == if *truth { "true" } else { "false" },
         Value::Number(number) => {
-            let mut left = ExpectedRest(wanted);
-            write!(left, "{number}").is_ok() && left.0.is_empty()
+            let mut remaining = ExpectedRest(wanted);
+            write!(remaining, "{number}").is_ok() && remaining.0.is_empty()
         }
         _ => false,
     }

@@ -22,12 +22,12 @@ pub(crate) async fn keep_current(worker: Rc<Worker>, provider: Arc<KeyProvider>)
         return;
     };
     let cx = &worker.cx;
-    let mut good: Option<Time> = None;
+    let mut last_success: Option<Time> = None;
     let mut failures = 0;
     loop {
-        let asked = provider.demand.count();
-        let begun = cx.now();
-        provider.start_attempt(begun);
+        let demand = provider.demand.count();
+        let started_at = cx.now();
+        provider.start_attempt(started_at);
         let fetched = fetch_keys(&worker, &provider, remote).await;
         let outcome = fetched.and_then(|json| provider.store_keys(json));
         match &outcome {
@@ -36,12 +36,12 @@ pub(crate) async fn keep_current(worker: Rc<Worker>, provider: Arc<KeyProvider>)
                     log::info!("keys of `{}` are fetched again", provider.config.name);
                 }
                 failures = 0;
-                good = Some(begun);
+                last_success = Some(started_at);
             }
-            Err(why) => {
+            Err(reason) => {
                 failures += 1;
-                log::warn!("keys of `{}` cannot be fetched: {why}", provider.config.name);
-                let since = *good.get_or_insert(begun);
+                log::warn!("keys of `{}` cannot be fetched: {reason}", provider.config.name);
+                let since = *last_success.get_or_insert(started_at);
                 if provider.has_keys() && cx.now().since(since) >= remote.stale {
                     log::warn!("keys of `{}` are too old to be used", provider.config.name);
                     provider.discard_keys();
@@ -54,24 +54,24 @@ pub(crate) async fn keep_current(worker: Rc<Worker>, provider: Arc<KeyProvider>)
             (Err(_), true) => (limits::KEYS_LEAST, limits::KEYS_LEAST),
             (Err(_), false) => (retry_delay(failures), retry_delay(failures)),
         };
-        let share = 0.9 + 0.1 * (cx.random() >> 11) as f64 / (1_u64 << 53) as f64;
-        cx.sleep(least.saturating_sub(cx.now().since(begun))).await;
+        let fraction = 0.9 + 0.1 * (cx.random() >> 11) as f64 / (1_u64 << 53) as f64;
+        cx.sleep(least.saturating_sub(cx.now().since(started_at))).await;
         wait_for_demand(
             &worker,
             &provider,
-            asked,
-            most.mul_f64(share).saturating_sub(least),
+            demand,
+            most.mul_f64(fraction).saturating_sub(least),
         )
         .await;
     }
 }
 
 /// Waits for `span`, or until a request needs a fetch.
-async fn wait_for_demand(worker: &Worker, provider: &KeyProvider, asked: u64, span: Duration) {
+async fn wait_for_demand(worker: &Worker, provider: &KeyProvider, demand: u64, span: Duration) {
     let mut sleep = pin!(worker.cx.sleep(span));
     poll_fn(|context| {
         provider.demand.register(worker.cx.worker(), context.waker());
-        if provider.demand.count() != asked {
+        if provider.demand.count() != demand {
             return Poll::Ready(());
         }
         sleep.as_mut().poll(context)
@@ -93,7 +93,7 @@ async fn fetch_keys(
         let pushed = fields.push(name, value.as_bytes());
         pushed.map_err(|misuse| misuse.to_string())?;
     }
-    let asked = ServiceRequest {
+    let demand = ServiceRequest {
         method: Method::Get,
         target: &remote.path,
         host: remote.host.as_ref().map(|host| host.as_str()),
@@ -105,10 +105,10 @@ async fn fetch_keys(
         // Other requests to the same upstream must not prevent all authentication.
         ignore_health: true,
     };
-    let answered = send_request(worker, upstream, &asked).await;
-    let answered = answered.map_err(|fault| fault.to_string())?;
-    match answered.status {
-        200 => Ok(answered.body),
+    let result = send_request(worker, upstream, &demand).await;
+    let result = result.map_err(|fault| fault.to_string())?;
+    match result.status {
+        200 => Ok(result.body),
         status => Err(format!("expected the status 200, found {status}")),
     }
 }

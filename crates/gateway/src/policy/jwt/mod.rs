@@ -104,8 +104,8 @@ impl JwtAuth {
             .map(|provider| registry.provider(provider, upstreams));
         let providers: Box<[_]> = providers.collect::<Result<_, _>>()?;
         if policy.hide {
-            let places = policy.providers.iter().flat_map(|provider| &provider.from);
-            names.hidden.extend(places.filter_map(header_of));
+            let sources = policy.providers.iter().flat_map(|provider| &provider.from);
+            names.hidden.extend(sources.filter_map(header_of));
         }
         let first = policy.providers.first().ok_or("no provider of tokens")?;
         registry.last_id += 1;
@@ -143,13 +143,13 @@ impl JwtAuth {
         let Ok(provider) = self.provider_of(&parsed) else {
             return false;
         };
-        let look = provider.find_keys(
+        let lookup = provider.find_keys(
             parsed.algorithm,
             parsed.key_id.as_deref(),
             at.worker.cx.now(),
             WaitPermission::Allowed,
         );
-        matches!(look, KeyLookup::Wait)
+        matches!(lookup, KeyLookup::Wait)
     }
 
     pub(super) fn check(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
@@ -172,12 +172,12 @@ impl JwtAuth {
     fn authenticate(
         &self,
         at: &PolicyInput<'_, '_>,
-        patience: WaitPermission,
+        permission: WaitPermission,
         cleared: &mut Cleared,
     ) -> StepResult {
         let token = self.presented_token(at).ok_or_else(|| self.missing_token())?;
-        match self.verify_token(at, &token, patience) {
-            Ok(good) => self.admit(&good, cleared),
+        match self.verify_token(at, &token, permission) {
+            Ok(verified) => self.admit(&verified, cleared),
             Err(TokenRejection::Refused(refusal)) => Err(refusal),
             Err(TokenRejection::KeysMissing(_)) => Err(Fault::KeysUnavailable.into()),
         }
@@ -185,8 +185,8 @@ impl JwtAuth {
 
     /// Returns a request's token, from the first place that has one.
     fn presented_token<'r>(&self, at: &PolicyInput<'_, 'r>) -> Option<Cow<'r, [u8]>> {
-        let places = self.providers.iter().flat_map(|provider| &provider.config.from);
-        let mut tokens = places.filter_map(|place| credential(place, at));
+        let sources = self.providers.iter().flat_map(|provider| &provider.config.from);
+        let mut tokens = sources.filter_map(|source| credential(source, at));
         tokens.next()
     }
 
@@ -196,12 +196,12 @@ impl JwtAuth {
         at: &PolicyInput<'_, '_>,
         token: &[u8],
     ) -> Option<(&Arc<KeyProvider>, Rc<VerifiedToken>)> {
-        let good = at.worker.credentials.find_token(token)?;
+        let verified = at.worker.credentials.find_token(token)?;
         let provider = self
             .providers
             .iter()
-            .find(|provider| provider.id == good.provider)?;
-        (provider.generation() == good.generation).then_some((provider, good))
+            .find(|provider| provider.id == verified.provider)?;
+        (provider.generation() == verified.generation).then_some((provider, verified))
     }
 
     /// Returns the provider that a token claims as its issuer.
@@ -221,15 +221,16 @@ impl JwtAuth {
         &self,
         at: &PolicyInput<'_, '_>,
         token: &[u8],
-        patience: WaitPermission,
+        permission: WaitPermission,
     ) -> Result<Rc<VerifiedToken>, TokenRejection> {
         let wall = at.worker.cx.wall();
-        let refuse = |wrong| self.invalid_token(wrong);
-        if let Some((provider, good)) = self.cached_token(at, token) {
-            good.claims
+        let refuse = |error| self.invalid_token(error);
+        if let Some((provider, verified)) = self.cached_token(at, token) {
+            verified
+                .claims
                 .check_validity(wall, provider.config.leeway)
                 .map_err(refuse)?;
-            return Ok(good);
+            return Ok(verified);
         }
         let parsed = parse_token(token).map_err(refuse)?;
         let provider = self.provider_of(&parsed).map_err(refuse)?;
@@ -239,7 +240,7 @@ impl JwtAuth {
             .check_validity(wall, provider.config.leeway)
             .map_err(refuse)?;
         let (algorithm, key) = (parsed.algorithm, parsed.key_id.as_deref());
-        let (keys, generation) = match provider.find_keys(algorithm, key, at.worker.cx.now(), patience) {
+        let (keys, generation) = match provider.find_keys(algorithm, key, at.worker.cx.now(), permission) {
             KeyLookup::Keys(keys, generation) => (keys, generation),
             KeyLookup::Wait => return Err(TokenRejection::KeysMissing(Arc::clone(provider))),
             KeyLookup::Unknown => {
@@ -250,29 +251,29 @@ impl JwtAuth {
         if !keys.verify(algorithm, key, parsed.signing_input, &parsed.signature) {
             return Err(refuse(TokenError::Invalid("the token's signature is wrong")).into());
         }
-        let good = Rc::new(VerifiedToken {
+        let verified = Rc::new(VerifiedToken {
             provider: provider.id,
             generation,
             claims: Rc::new(TokenClaims::from_parsed(parsed.claims)),
             grants: RefCell::default(),
         });
-        at.worker.credentials.add_token(token, Rc::clone(&good));
-        Ok(good)
+        at.worker.credentials.add_token(token, Rc::clone(&verified));
+        Ok(verified)
     }
 
     /// Checks the rule's requirements on a verified token, and writes the resulting headers.
-    fn admit(&self, good: &VerifiedToken, cleared: &mut Cleared) -> StepResult {
+    fn admit(&self, verified: &VerifiedToken, cleared: &mut Cleared) -> StepResult {
         let findings = cleared.context_mut();
-        let known = |grant: &&CachedGrant| grant.policy == self.id;
-        if let Some(grant) = good.grants.borrow().iter().find(known) {
+        let is_same_policy = |grant: &&CachedGrant| grant.policy == self.id;
+        if let Some(grant) = verified.grants.borrow().iter().find(is_same_policy) {
             findings.upstream.append(&grant.upstream);
         } else {
-            let upstream = self.check_claims(&good.claims)?;
+            let upstream = self.check_claims(&verified.claims)?;
             findings.upstream.append(&upstream);
-            good.cache_grant(self.id, upstream);
+            verified.cache_grant(self.id, upstream);
         }
-        findings.claims.get_or_insert_with(|| Rc::clone(&good.claims));
-        if let Some(subject) = good.claims.subject() {
+        findings.claims.get_or_insert_with(|| Rc::clone(&verified.claims));
+        if let Some(subject) = verified.claims.subject() {
             cleared.set_identity(subject);
         }
         Ok(())
@@ -304,13 +305,13 @@ impl JwtAuth {
         self.challenge(Fault::TokenMissing, "")
     }
 
-    fn invalid_token(&self, wrong: TokenError) -> Box<Refusal> {
-        let (fault, why) = match wrong {
-            TokenError::Invalid(why) => (Fault::TokenInvalid, why),
+    fn invalid_token(&self, error: TokenError) -> Box<Refusal> {
+        let (fault, description) = match error {
+            TokenError::Invalid(description) => (Fault::TokenInvalid, description),
             TokenError::Expired => (Fault::TokenExpired, "the token has expired"),
             TokenError::NotYetValid => (Fault::TokenExpired, "the token does not hold yet"),
         };
-        let more = format!(", error=\"invalid_token\", error_description=\"{why}\"");
+        let more = format!(", error=\"invalid_token\", error_description=\"{description}\"");
         self.challenge(fault, &more)
     }
 
@@ -331,8 +332,8 @@ fn parse_token(token: &[u8]) -> Result<ParsedToken<'_>, TokenError> {
     }
 }
 
-fn header_of(place: &CredentialSource) -> Option<HeaderName> {
-    match place {
+fn header_of(source: &CredentialSource) -> Option<HeaderName> {
+    match source {
         CredentialSource::Header(name) => Some(name.clone()),
         CredentialSource::Query(_) | CredentialSource::Cookie(_) => None,
     }

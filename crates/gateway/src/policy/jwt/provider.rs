@@ -138,7 +138,7 @@ impl KeyProvider {
         algorithm: JwtAlgorithm,
         key: Option<&str>,
         now: Time,
-        patience: WaitPermission,
+        permission: WaitPermission,
     ) -> KeyLookup {
         let mut state = self.state();
         if let Some(keys) = &state.keys
@@ -157,19 +157,19 @@ impl KeyProvider {
         }
         let recent = state
             .last_attempt
-            .is_some_and(|begun| now.since(begun) < limits::KEYS_LEAST);
+            .is_some_and(|started_at| now.since(started_at) < limits::KEYS_LEAST);
         let may_wait = match state.keys {
             // The fetching task retries on its own.
             None => state.is_fetching,
             Some(_) => state.is_fetching || !recent,
         };
-        if may_wait && patience == WaitPermission::Allowed {
+        if may_wait && permission == WaitPermission::Allowed {
             return KeyLookup::Wait;
         }
         if state.keys.is_none() || state.has_failed || may_wait {
             return KeyLookup::Unavailable;
         }
-        if patience == WaitPermission::Waited
+        if permission == WaitPermission::Waited
             && let Some(key) = key
         {
             if state.unknown_keys.len() >= limits::KEYS_UNKNOWN {
@@ -185,27 +185,27 @@ impl KeyProvider {
 
     /// Waits for the end of an attempt; starts one if none is in progress. Returns whether it ended in time and the limit of waiters allowed it.
     pub(super) async fn wait_for_attempt(&self, cx: &Cx) -> bool {
-        let Some(mut parked) = WaitGuard::new(self) else {
+        let Some(mut waiter) = WaitGuard::new(self) else {
             return false;
         };
-        let (seen, asks) = {
+        let (generation, must_notify) = {
             let mut state = self.state();
             state.tickets += 1;
-            parked.ticket = state.tickets;
+            waiter.ticket = state.tickets;
             (state.attempts, !state.is_fetching)
         };
-        if asks {
+        if must_notify {
             self.demand.notify();
         }
-        let ended = poll_fn(|context| {
+        let outcome = poll_fn(|context| {
             let mut state = self.state();
-            if state.attempts != seen {
+            if state.attempts != generation {
                 return Poll::Ready(());
             }
-            state.wakers.insert(parked.ticket, context.waker().clone());
+            state.wakers.insert(waiter.ticket, context.waker().clone());
             Poll::Pending
         });
-        with_timeout(cx, limits::KEYS_WAIT, ended).await.is_some()
+        with_timeout(cx, limits::KEYS_WAIT, outcome).await.is_some()
     }
 
     /// Records the start of an attempt.
@@ -234,9 +234,9 @@ impl KeyProvider {
         state.is_fetching = false;
         state.has_failed = failed;
         state.attempts += 1;
-        let woken = std::mem::take(&mut state.wakers);
+        let wakers = std::mem::take(&mut state.wakers);
         drop(state);
-        woken.into_values().for_each(Waker::wake);
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Discards the set, which is too old.
@@ -275,7 +275,7 @@ impl KeySource for KeyProvider {
 
 fn upstream_is(provider: &KeyProvider, upstream: Option<&Arc<UpstreamState>>) -> bool {
     match (&provider.upstream, upstream) {
-        (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+        (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
         (None, None) => true,
         _ => false,
     }
@@ -290,8 +290,8 @@ struct WaitGuard<'p> {
 impl<'p> WaitGuard<'p> {
     fn new(provider: &'p KeyProvider) -> Option<WaitGuard<'p>> {
         let before = provider.waiting.fetch_add(1, Ordering::Relaxed);
-        let parked = WaitGuard { provider, ticket: 0 };
-        (before < limits::KEYS_PARKED).then_some(parked)
+        let waiter = WaitGuard { provider, ticket: 0 };
+        (before < limits::KEYS_PARKED).then_some(waiter)
     }
 }
 
@@ -305,6 +305,6 @@ impl Drop for WaitGuard<'_> {
 
 /// Returns the delay before the next attempt after consecutive failures, when there are no keys.
 pub(super) fn retry_delay(failures: u32) -> Duration {
-    let doubled = limits::KEYS_AGAIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(limits::KEYS_LEAST)
+    let delay = limits::KEYS_AGAIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    delay.min(limits::KEYS_LEAST)
 }

@@ -70,7 +70,7 @@ impl PasswordChecks {
                 ticket,
             },
         };
-        let turn = poll_fn(|context| {
+        let wait = poll_fn(|context| {
             let mut state = self.state();
             match state.waiters.get_mut(&entry.ticket) {
                 Some(CheckWaiter::Waiting(waker)) => {
@@ -84,32 +84,32 @@ impl PasswordChecks {
                 Some(CheckWaiter::Evicted) | None => Poll::Ready(false),
             }
         });
-        let granted = with_timeout(cx, limits::PASSWORD_WAIT, turn).await;
+        let granted = with_timeout(cx, limits::PASSWORD_WAIT, wait).await;
         granted.unwrap_or(false).then(permit)
     }
 
     fn request_slot(&self, client: ClientAddr, bytes: u64) -> SlotRequest {
         let mut state = self.state();
-        let joined = state.queue.request_slot(client, bytes);
-        let SlotRequest::Queued { ticket, evicted } = joined else {
-            return joined;
+        let position = state.queue.request_slot(client, bytes);
+        let SlotRequest::Queued { ticket, evicted } = position else {
+            return position;
         };
         state.waiters.insert(ticket, CheckWaiter::Waiting(None));
-        let woken = evicted.and_then(|evicted| state.resolve_entry(evicted, CheckWaiter::Evicted));
+        let wakers = evicted.and_then(|evicted| state.resolve_entry(evicted, CheckWaiter::Evicted));
         drop(state);
-        woken.into_iter().for_each(Waker::wake);
-        joined
+        wakers.into_iter().for_each(Waker::wake);
+        position
     }
 
     fn change_queue(&self, change: impl FnOnce(&mut CheckState) -> Vec<u64>) {
         let mut state = self.state();
         let granted = change(&mut state);
-        let woken: Vec<Waker> = granted
+        let wakers: Vec<Waker> = granted
             .into_iter()
             .filter_map(|ticket| state.resolve_entry(ticket, CheckWaiter::Granted))
             .collect();
         drop(state);
-        woken.into_iter().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     fn state(&self) -> MutexGuard<'_, CheckState> {

@@ -48,12 +48,12 @@ impl CheckQueue {
             self.add_running(bytes);
             return SlotRequest::Granted;
         }
-        let own = self.clients.get(&client).map_or(0, VecDeque::len);
-        if own >= limits::PASSWORDS_WAITING_CLIENT {
+        let queued = self.clients.get(&client).map_or(0, VecDeque::len);
+        if queued >= limits::PASSWORDS_WAITING_CLIENT {
             return SlotRequest::Refused;
         }
         let evicted = if self.waiting >= limits::PASSWORDS_WAITING {
-            match self.evict_longest(own) {
+            match self.evict_longest(queued) {
                 None => return SlotRequest::Refused,
                 evicted => evicted,
             }
@@ -102,7 +102,7 @@ impl CheckQueue {
         self.waiting
     }
 
-    /// A large check is not overtaken: small ones could delay it without limit.
+    /// Grants slots in turn. A large check is not overtaken: small ones could delay it without limit.
     fn grant_next(&mut self) -> Vec<u64> {
         let mut granted = Vec::new();
         while let Some(&client) = self.turns.front() {
@@ -135,10 +135,10 @@ impl CheckQueue {
         self.bytes += bytes;
     }
 
-    /// Evicts the last entry of the client with the most entries, if it has more than one in excess of `own`.
-    fn evict_longest(&mut self, own: usize) -> Option<u64> {
+    /// Evicts the last entry of the client with the most entries, if it has more than one in excess of `queued`.
+    fn evict_longest(&mut self, queued: usize) -> Option<u64> {
         let (&client, entries) = self.clients.iter_mut().max_by_key(|(_, entries)| entries.len())?;
-        if entries.len() <= own + 1 {
+        if entries.len() <= queued + 1 {
             return None;
         }
         let evicted = entries.pop_back()?;

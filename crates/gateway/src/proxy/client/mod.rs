@@ -37,7 +37,7 @@ fn search_fields<'v>(
     let mut client = Some(peer);
     let mut hops = 1;
     // Returns whether the search has finished.
-    let mut look = |element: Option<&'v [u8]>, address: Option<IpAddr>| {
+    let mut check = |element: Option<&'v [u8]>, address: Option<IpAddr>| {
         client = address;
         let (Some(element), Some(address)) = (element, address) else {
             client = None;
@@ -45,7 +45,7 @@ fn search_fields<'v>(
         };
         visit(element);
         hops += 1;
-        !trusted(address) || config.hops.is_some_and(|most| hops > most)
+        !trusted(address) || config.hops.is_some_and(|limit| hops > limit)
     };
     match &config.header {
         ClientHeader::Named(name) => {
@@ -53,22 +53,22 @@ fn search_fields<'v>(
             let mut values = fields.all(name.as_str());
             match (values.next(), values.next()) {
                 (Some(value), None) => {
-                    look(Some(value), parse_address(value));
+                    check(Some(value), parse_address(value));
                 }
                 (Some(_), Some(_)) => {
-                    look(None, None);
+                    check(None, None);
                 }
                 (None, _) => {}
             }
         }
         ClientHeader::XForwardedFor => {
             visit_backwards(fields.all_known(Known::XForwardedFor), &mut |element| {
-                look(element, element.and_then(parse_address))
+                check(element, element.and_then(parse_address))
             });
         }
         ClientHeader::Forwarded => {
             visit_backwards(fields.all("Forwarded"), &mut |element| {
-                look(element, element.and_then(element_address))
+                check(element, element.and_then(element_address))
             });
         }
     }
@@ -106,8 +106,8 @@ const FIELD_LINES: usize = 16;
 /// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.
 fn parse_address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
-    let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
-    let address: Option<IpAddr> = text.parse().ok().or_else(bare);
+    let unbracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+    let address: Option<IpAddr> = text.parse().ok().or_else(unbracketed);
     address
         .or_else(|| text.parse().ok().map(|address: SocketAddr| address.ip()))
         .map(|address| address.to_canonical())

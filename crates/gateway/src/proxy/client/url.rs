@@ -26,17 +26,17 @@ pub(in crate::proxy) struct RequestUrl<'r> {
 
 impl<'r> RequestUrl<'r> {
     pub(in crate::proxy) fn new(listener: &Listener, req: &Request<'r>) -> RequestUrl<'r> {
-        let own = RequestUrl::from_connection(req.scheme() == "https", req.host());
+        let original = RequestUrl::from_connection(req.scheme() == "https", req.host());
         if !super::super::request::is_trusted_peer(listener, req) {
-            return own;
+            return original;
         }
         match req.remote() {
-            Some(remote) => own.with_forwarded(
+            Some(remote) => original.with_forwarded(
                 &listener.client_address,
                 remote.ip().to_canonical(),
                 &req.head().fields,
             ),
-            None => own,
+            None => original,
         }
     }
 
@@ -80,9 +80,9 @@ impl<'r> RequestUrl<'r> {
             let (mut found, mut number) = (None, 0);
             visit_backwards(fields.all(name), &mut |element| {
                 number += 1;
-                let is_found = number == place || element.is_none();
+                let is_matched = number == place || element.is_none();
                 found = element;
-                is_found
+                is_matched
             });
             found
         };
@@ -92,11 +92,11 @@ impl<'r> RequestUrl<'r> {
         if let Some(authority) = element("X-Forwarded-Host").and_then(valid_authority) {
             url.set_authority(authority);
         }
-        let told = element("X-Forwarded-Port").and_then(parse_port);
+        let port = element("X-Forwarded-Port").and_then(parse_port);
         // A default port in `Host` belongs to the scheme between the proxy and this listener.
         let own_default = if self.https { 443 } else { 80 };
         let is_foreign = url.https != self.https && url.port == Some(own_default);
-        url.port = told.or(url.port.filter(|_| !is_foreign));
+        url.port = port.or(url.port.filter(|_| !is_foreign));
         url
     }
 
@@ -108,10 +108,10 @@ impl<'r> RequestUrl<'r> {
 
 /// Returns whether a scheme implies TLS. `None`: it is neither HTTP nor WebSocket.
 fn is_secure_scheme(text: &[u8]) -> Option<bool> {
-    let is = |scheme: &[u8]| text.eq_ignore_ascii_case(scheme);
-    if is(b"https") || is(b"wss") {
+    let is_scheme = |scheme: &[u8]| text.eq_ignore_ascii_case(scheme);
+    if is_scheme(b"https") || is_scheme(b"wss") {
         Some(true)
-    } else if is(b"http") || is(b"ws") {
+    } else if is_scheme(b"http") || is_scheme(b"ws") {
         Some(false)
     } else {
         None

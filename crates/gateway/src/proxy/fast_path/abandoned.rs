@@ -14,14 +14,14 @@ impl FastPathState {
     pub(super) fn finish_abandoned(&mut self, worker: &Rc<Worker>) {
         let method = if self.is_head { Method::Head } else { Method::Get };
         if let Some(StartedAttempt {
-            pool: local,
-            permit: admitted,
-            endpoint: chosen,
-            conn: Some(UpstreamConn::Http1(sole)),
+            pool,
+            permit,
+            endpoint: selected,
+            conn: Some(UpstreamConn::Http1(pooled)),
             ..
         }) = self.attempt.take()
         {
-            drain_abandoned(worker, local, admitted, chosen, sole, method);
+            drain_abandoned(worker, pool, permit, selected, pooled, method);
         }
     }
 }

@@ -31,59 +31,59 @@ pub(crate) struct FastPathRequests {
 
 impl std::fmt::Debug for FastPathRequests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Beginnings")
+        f.write_str("FastPathRequests")
     }
 }
 
 impl FastPathRequests {
     /// Returns the state from which a task continues. `None`: its request did not start without a task.
     pub(in crate::proxy) fn take_state(&self, id: Option<ResponderId>) -> Option<FastPathState> {
-        let underway = self.take_handed_over(id?)?;
-        let ahead = underway.take_state();
-        self.recycle(underway);
-        ahead
+        let request = self.take_handed_over(id?)?;
+        let state = request.take_state();
+        self.recycle(request);
+        state
     }
 
     /// Hands a request over to a task.
-    pub(super) fn add_handed_over(&self, id: ResponderId, underway: Rc<FastPathRequest>) {
-        self.handed_over.borrow_mut().push((id, underway));
+    pub(super) fn add_handed_over(&self, id: ResponderId, request: Rc<FastPathRequest>) {
+        self.handed_over.borrow_mut().push((id, request));
     }
 
     /// Removes a request from those handed over.
     pub(super) fn take_handed_over(&self, id: ResponderId) -> Option<Rc<FastPathRequest>> {
         let mut handed = self.handed_over.borrow_mut();
-        let found = handed.iter().position(|(whose, _)| *whose == id)?;
-        Some(handed.swap_remove(found).1)
+        let index = handed.iter().position(|(owner, _)| *owner == id)?;
+        Some(handed.swap_remove(index).1)
     }
 
-    /// Returns a pooled one.
+    /// Returns a pooled request, if there is one.
     pub(super) fn take_idle(&self) -> Option<Rc<FastPathRequest>> {
         self.idle.borrow_mut().pop()
     }
 
-    pub(super) fn recycle(&self, underway: Rc<FastPathRequest>) {
+    pub(super) fn recycle(&self, request: Rc<FastPathRequest>) {
         let mut idle = self.idle.borrow_mut();
         if idle.len() < limits::IDLE_BEGINNINGS {
-            idle.push(underway);
+            idle.push(request);
         }
     }
 
     /// Adds a request that waits for a stream.
-    pub(super) fn add_waiting(&self, now: Time, underway: &Rc<FastPathRequest>) {
+    pub(super) fn add_waiting(&self, now: Time, request: &Rc<FastPathRequest>) {
         let mut waiting = self.waiting.borrow_mut();
-        underway.waiting_index.set(Some(waiting.len()));
-        waiting.push((now, Rc::clone(underway)));
+        request.waiting_index.set(Some(waiting.len()));
+        waiting.push((now, Rc::clone(request)));
     }
 
     /// Removes a request that waited for a stream.
-    pub(super) fn remove_waiting(&self, underway: &FastPathRequest) {
-        let Some(place) = underway.waiting_index.take() else {
+    pub(super) fn remove_waiting(&self, request: &FastPathRequest) {
+        let Some(index) = request.waiting_index.take() else {
             return;
         };
         let mut waiting = self.waiting.borrow_mut();
-        waiting.swap_remove(place);
-        if let Some((_, moved)) = waiting.get(place) {
-            moved.waiting_index.set(Some(place));
+        waiting.swap_remove(index);
+        if let Some((_, moved)) = waiting.get(index) {
+            moved.waiting_index.set(Some(index));
         }
     }
 
@@ -93,7 +93,7 @@ impl FastPathRequests {
         let overdue = waiting
             .iter()
             .filter(|(since, _)| now.since(*since) >= limits::EARLY_TICK);
-        overdue.map(|(_, underway)| Rc::clone(underway)).collect()
+        overdue.map(|(_, request)| Rc::clone(request)).collect()
     }
 }
 
@@ -105,19 +105,19 @@ impl Worker {
             return true;
         }
         let worker = Rc::clone(self);
-        let looking = async move {
-            let beginnings = &worker.fast_path;
-            while !beginnings.waiting.borrow().is_empty() {
+        let check_timeouts = async move {
+            let requests = &worker.fast_path;
+            while !requests.waiting.borrow().is_empty() {
                 worker.cx.sleep(limits::EARLY_TICK).await;
-                for underway in beginnings.overdue(worker.cx.now()) {
-                    underway.hand_over_to_task();
+                for request in requests.overdue(worker.cx.now()) {
+                    request.hand_over_to_task();
                 }
             }
-            beginnings.is_ticking.set(false);
+            requests.is_ticking.set(false);
         };
-        let looks = self.cx.spawn(looking).is_ok();
-        self.fast_path.is_ticking.set(looks);
-        looks
+        let is_spawned = self.cx.spawn(check_timeouts).is_ok();
+        self.fast_path.is_ticking.set(is_spawned);
+        is_spawned
     }
 }
 

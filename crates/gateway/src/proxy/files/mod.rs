@@ -35,7 +35,7 @@ pub(super) struct FileRequest<'q, 'r> {
 pub(super) async fn serve_file(
     worker: &Rc<Worker>,
     view: &View,
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     request: FileRequest<'_, '_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
@@ -49,15 +49,15 @@ pub(super) async fn serve_file(
         .await
         .map_err(|error| file_fault(&error))?;
     let from = if files.strip_prefix {
-        found.matched.prefix()
+        route.matched.prefix()
     } else {
         0
     };
-    let path = &found.matched_path(req)[from..];
+    let path = &route.matched_path(req)[from..];
     let served = match find_file(worker, &root, files, path).await {
         Ok(Some(served)) => served,
         Ok(None) => {
-            redirect::redirect_to_directory(worker, view, found.listener, req, reply)?;
+            redirect::redirect_to_directory(worker, view, route.listener, req, reply)?;
             local_response::edit_headers(reply, &plan.response)?;
             return Ok(());
         }
@@ -84,14 +84,14 @@ async fn find_file(
     if path.contains(ENCODED_SLASH) {
         return Err(Fault::NoFile);
     }
-    let ends = path.is_empty() || path.ends_with('/');
+    let is_directory = path.is_empty() || path.ends_with('/');
     let name = path.trim_matches('/');
     if !files.dot_files && has_dot_name(name) {
         return Err(Fault::NoFile);
     }
     let opened = open_file(worker, root, if name.is_empty() { "." } else { name }).await?;
     match opened.stat.kind {
-        Kind::Directory if !ends => Ok(None),
+        Kind::Directory if !is_directory => Ok(None),
         Kind::Directory => {
             for index in &files.index {
                 let name = if name.is_empty() {
@@ -100,7 +100,7 @@ async fn find_file(
                     format!("{name}/{index}")
                 };
                 match open_file(worker, root, &name).await {
-                    Ok(found) if found.stat.kind == Kind::File => return Ok(Some(found)),
+                    Ok(route) if route.stat.kind == Kind::File => return Ok(Some(route)),
                     Ok(_) | Err(Fault::NoFile) => {}
                     Err(fault) => return Err(fault),
                 }
@@ -149,10 +149,10 @@ async fn open_file(worker: &Worker, root: &Root, name: &str) -> Result<OpenFile,
 
 fn file_fault(error: &io::Error) -> Fault {
     // EXDEV (points outside), ELOOP, ENAMETOOLONG, ENXIO (a socket)
-    let outside = matches!(error.raw_os_error(), Some(18 | 40 | 36 | 6));
+    let is_outside = matches!(error.raw_os_error(), Some(18 | 40 | 36 | 6));
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Fault::NoFile,
-        _ if outside => Fault::NoFile,
+        _ if is_outside => Fault::NoFile,
         io::ErrorKind::WouldBlock => Fault::NoResources,
         _ => {
             log::warn!("a file cannot be read: {error}");
@@ -227,8 +227,8 @@ impl OpenFile {
             .min(limits::FILE_PIECE_BYTES);
         let mut buffer = vec![0; piece];
         while from < to {
-            let left = usize::try_from(to - from).unwrap_or(usize::MAX);
-            buffer.truncate(left);
+            let remaining = usize::try_from(to - from).unwrap_or(usize::MAX);
+            buffer.truncate(remaining);
             let (read, back) = self.file.read_at(buffer, from).await;
             buffer = back;
             match read {
@@ -251,11 +251,11 @@ impl OpenFile {
     }
 }
 
-/// Returns the requested range (RFC 9110 §14.2). `may` is set unless `If-Range` names another version.
-fn requested_range(req: &Request<'_>, may: bool, length: u64) -> FileRange {
+/// Returns the requested range (RFC 9110 §14.2). `may_range` is set unless `If-Range` names another version.
+fn requested_range(req: &Request<'_>, may_range: bool, length: u64) -> FileRange {
     let fields = &req.head().fields;
     match (fields.known(Known::Range), req.method()) {
-        (Some(value), Method::Get) if may && !fields.is_repeated(Known::Range) => {
+        (Some(value), Method::Get) if may_range && !fields.is_repeated(Known::Range) => {
             FileRange::from_field(value, length)
         }
         _ => FileRange::All,

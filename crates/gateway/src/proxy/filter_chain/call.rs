@@ -101,22 +101,22 @@ impl FilterChain {
         entry: &ChainEntry,
         hook: Hook<'_, '_>,
     ) -> Result<CallResult, Failure> {
-        let Some(mut lent) = entry.slot.acquire().await else {
+        let Some(mut filter) = entry.slot.acquire().await else {
             return Err(self.record_failure(Fault::FilterFailed));
         };
-        let broken = match self.call_result(&mut lent, hook).await {
-            Ok(verdict) => return Ok(verdict),
-            Err(broken) => broken,
+        let error = match self.call_result(&mut filter, hook).await {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
         };
         let name = &entry.name;
-        Err(self.record_failure(match broken {
+        Err(self.record_failure(match error {
             CallError::Failed(why) => {
                 log::error!("the filter `{name}` failed: {why}");
                 Fault::FilterFailed
             }
             CallError::Panicked => {
                 log::error!("the filter `{name}` panicked");
-                lent.discard();
+                filter.discard();
                 Fault::FilterFailed
             }
             CallError::TimedOut => {
@@ -131,10 +131,10 @@ impl FilterChain {
 
     async fn call_result(
         &self,
-        lent: &mut FilterGuard<'_>,
+        filter: &mut FilterGuard<'_>,
         hook: Hook<'_, '_>,
     ) -> Result<CallResult, CallError> {
-        let running = lent.running.as_mut().ok_or(CallError::Panicked)?;
+        let running = filter.running.as_mut().ok_or(CallError::Panicked)?;
         let called = catch_unwind(AssertUnwindSafe(|| running.call(hook)));
         let outcome = match called.map_err(|_| CallError::Panicked)? {
             Ok(Flow::Wait(future)) => self.wait_for_filter(future).await?,
@@ -158,14 +158,14 @@ impl FilterChain {
 
     /// Waits for a filter, for at most [`limits::FILTER_WAIT`].
     async fn wait_for_filter<'a>(&self, mut future: FilterFuture<'a>) -> Result<Outcome<'a>, CallError> {
-        let mut late = pin!(self.cx.sleep(limits::FILTER_WAIT));
+        let mut timeout = pin!(self.cx.sleep(limits::FILTER_WAIT));
         poll_fn(|context| {
             match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
                 Ok(Poll::Ready(outcome)) => return Poll::Ready(Ok(outcome)),
                 Ok(Poll::Pending) => {}
                 Err(_) => return Poll::Ready(Err(CallError::Panicked)),
             }
-            late.as_mut().poll(context).map(|()| Err(CallError::TimedOut))
+            timeout.as_mut().poll(context).map(|()| Err(CallError::TimedOut))
         })
         .await
     }

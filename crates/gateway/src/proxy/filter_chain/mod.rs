@@ -95,24 +95,22 @@ pub(super) async fn serve_filtered(
     place: &mut Option<Box<FilterChain>>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Error> {
-    let RoutedRequest {
-        route: found, req, ..
-    } = request;
+    let RoutedRequest { route, req, .. } = request;
     let outcome = run_action(worker, request, cleared, uses, place, reply).await;
     let rest = match outcome {
         Err(Failure::FilterResponse(answer)) if !reply.is_streaming() => {
-            send_filter_response(found, cleared, &answer, reply)?;
+            send_filter_response(route, cleared, &answer, reply)?;
             Continuation::Done
         }
         outcome => {
             if outcome.is_err() && reply.is_forwarded() && !reply.is_streaming() {
-                reset_reply(found, cleared, reply);
+                reset_reply(route, cleared, reply);
             }
-            super::finish_response(worker, found, outcome, req, reply)?
+            super::finish_response(worker, route, outcome, req, reply)?
         }
     };
     if let (Continuation::Done, Some(chain), false) = (&rest, place, reply.is_streaming()) {
-        chain.filter_local(worker, found, cleared, req, reply).await?;
+        chain.filter_local(worker, route, cleared, req, reply).await?;
     }
     Ok(rest)
 }
@@ -120,7 +118,7 @@ pub(super) async fn serve_filtered(
 /// Creates the error of a filter that responds after a response has started.
 #[cold]
 pub(super) fn late_response_error() -> Error {
-    Error::internal("a filter answers when an answer has begun")
+    Error::internal("a filter responded after the response had started")
 }
 
 /// Passes a request through the filters of its rule, and runs the rule's action.
@@ -132,11 +130,9 @@ async fn run_action(
     place: &mut Option<Box<FilterChain>>,
     reply: &mut Reply<'_>,
 ) -> Result<Continuation, Failure> {
-    let RoutedRequest {
-        route: found, req, ..
-    } = request;
-    let chain: &FilterChain = place.insert(Box::new(FilterChain::start(worker, found, cleared, uses, req)?));
-    chain.filter_request(found, cleared, req).await?;
+    let RoutedRequest { route, req, .. } = request;
+    let chain: &FilterChain = place.insert(Box::new(FilterChain::start(worker, route, cleared, uses, req)?));
+    chain.filter_request(route, cleared, req).await?;
     let rest = super::run_action(worker, request, cleared, None, Some(chain), reply).await?;
     match rest {
         // Here, where the rule handles faults: no byte of the response is sent before it is complete.
@@ -150,28 +146,28 @@ async fn run_action(
 
 /// Sends a filter's response in place of any other.
 pub(super) fn send_filter_response(
-    found: &RequestRoute<'_>,
+    route: &RequestRoute<'_>,
     cleared: &Cleared,
     answer: &FilterResponse,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    reset_reply(found, cleared, reply);
+    reset_reply(route, cleared, reply);
     reply.status(answer.status);
     reply.add_headers(&answer.fields);
     if allows_content(answer.status) {
         reply.body().extend_from_slice(&answer.body);
     }
-    match found.matched.plan() {
+    match route.matched.plan() {
         Ok(plan) => local_response::edit_headers(reply, &plan.response),
         Err(_) => Ok(()),
     }
 }
 
 /// Resets the reply to its state before any response.
-fn reset_reply(found: &RequestRoute<'_>, cleared: &Cleared, reply: &mut Reply<'_>) {
+fn reset_reply(route: &RequestRoute<'_>, cleared: &Cleared, reply: &mut Reply<'_>) {
     reply.discard();
-    if let Some(cross) = &found.cors {
-        reply.add_headers(&cross.fields);
+    if let Some(cors) = &route.cors {
+        reply.add_headers(&cors.fields);
     }
     reply.add_headers(cleared.response_headers());
 }
@@ -179,53 +175,53 @@ fn reset_reply(found: &RequestRoute<'_>, cleared: &Cleared, reply: &mut Reply<'_
 impl FilterChain {
     fn start(
         worker: &Rc<Worker>,
-        found: &RequestRoute<'_>,
+        route: &RequestRoute<'_>,
         cleared: &Cleared,
         uses: &[Use],
         req: &Request<'_>,
     ) -> Result<FilterChain, Failure> {
-        let whose = RequestContext {
-            route: found.matched.route().route().name.clone(),
-            client: client::address(&found.listener.client_address, req),
+        let context = RequestContext {
+            route: route.matched.route().route().name.clone(),
+            client: client::address(&route.listener.client_address, req),
             identity: cleared.identity().cloned(),
-            path: found.decoded_path.clone(),
+            path: route.decoded_path.clone(),
         };
-        let about = RequestInfo { req, whose: &whose };
-        let begin = |wanted: &Use| {
-            let begun = worker
+        let info = RequestInfo { req, whose: &context };
+        let begin = |filter: &Use| {
+            let opened = worker
                 .filters
-                .get_or_create(wanted, &worker.cx)
+                .get_or_create(filter, &worker.cx)
                 .and_then(|instance| {
                     // The process' panic hook reports a panic.
-                    catch_unwind(AssertUnwindSafe(|| instance.begin(&about))).ok()
+                    catch_unwind(AssertUnwindSafe(|| instance.begin(&info))).ok()
                 });
-            let Some(running) = begun else {
+            let Some(running) = opened else {
                 log::error!(
                     "{req:?}: the filter `{}` panicked when it was created",
-                    wanted.name
+                    filter.name
                 );
                 return Err(Fault::FilterFailed);
             };
             Ok(ChainEntry {
-                name: wanted.name.clone(),
+                name: filter.name.clone(),
                 slot: FilterSlot::new(running),
                 request_body: BodyHold::default(),
                 response_body: BodyHold::default(),
             })
         };
         let all = uses.iter().map(begin).collect::<Result<_, Fault>>()?;
-        let most = match &found.matched.rule().action {
+        let body_limit = match &route.matched.rule().action {
             Action::Forward(forward) => forward.body.request,
             _ => None,
         };
         Ok(FilterChain {
             cx: worker.cx.clone(),
             started: worker.cx.now(),
-            request_facts: whose,
+            request_facts: context,
             entries: all,
             reached: Cell::new(0),
             request_state: RequestState {
-                limit: most,
+                limit: body_limit,
                 ..RequestState::default()
             },
             response_state: ResponseState::default(),
@@ -278,8 +274,8 @@ impl ChainEntry {
         full: Fault,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let held = &mut *side.held.borrow_mut();
-        let waits = side.want.get() == BodyAccess::Buffer && !is_end;
-        if held.is_empty() && !waits {
+        let buffers = side.want.get() == BodyAccess::Buffer && !is_end;
+        if held.is_empty() && !buffers {
             return Ok((is_end || !bytes.is_empty()).then_some(bytes));
         }
         if held.len() + bytes.len() > limits::FILTER_HELD_BYTES {
@@ -290,7 +286,7 @@ impl ChainEntry {
         } else {
             held.extend_from_slice(&bytes);
         }
-        Ok((!waits).then(|| std::mem::take(held)))
+        Ok((!buffers).then(|| std::mem::take(held)))
     }
 
     /// Holds bytes that are passed again with the next piece.

@@ -22,9 +22,9 @@ struct UnfilteredHead<'c> {
 }
 
 impl UnfilteredHead<'_> {
-    fn head<'h>(&'h self, about: &'h RequestInfo<'h>, edits: &'h mut FilterEdits) -> RequestHead<'h> {
+    fn head<'h>(&'h self, info: &'h RequestInfo<'h>, edits: &'h mut FilterEdits) -> RequestHead<'h> {
         RequestHead {
-            about,
+            about: info,
             written: self.written,
             hidden: self.hidden,
             edits,
@@ -37,22 +37,22 @@ impl FilterChain {
     /// Passes the head through all filters, and the body if one requires it whole.
     pub(super) async fn filter_request(
         &self,
-        found: &RequestRoute<'_>,
+        route: &RequestRoute<'_>,
         cleared: &mut Cleared,
         req: &Request<'_>,
     ) -> Result<(), Failure> {
         let mut edits = FilterEdits::default();
-        let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
+        let plan = route.matched.plan().map_err(|_error| Fault::BrokenRule)?;
         let sent = UnfilteredHead {
             written: cleared.upstream_headers(),
             hidden: plan.policies.consumed_headers(),
         };
-        let about = self.request_info(req);
+        let info = self.request_info(req);
         for (number, entry) in self.entries.iter().enumerate() {
-            let mut head = sent.head(&about, &mut edits);
-            let verdict = self.call_filter(entry, Hook::RequestHead(&mut head)).await?;
+            let mut head = sent.head(&info, &mut edits);
+            let result = self.call_filter(entry, Hook::RequestHead(&mut head)).await?;
             entry.request_body.want.set(head.want);
-            if let CallResult::Respond(answer) = verdict {
+            if let CallResult::Respond(answer) = result {
                 self.reached.set(number);
                 return Err(Failure::FilterResponse(Box::new(answer)));
             }
@@ -64,11 +64,11 @@ impl FilterChain {
                 .any(|entry| entry.request_body.want.get() == want)
         };
         if req.head().framing != Framing::None {
-            let whole = wants(BodyAccess::Buffer);
+            let buffered = wants(BodyAccess::Buffer);
             self.request_state
                 .has_body_filter
-                .set(whole || wants(BodyAccess::Read) || wants(BodyAccess::Modify));
-            if whole {
+                .set(buffered || wants(BodyAccess::Read) || wants(BodyAccess::Modify));
+            if buffered {
                 self.collect_body(&sent, &mut edits, req).await?;
             } else if wants(BodyAccess::Modify) {
                 edits.framing = Some(Framing::Chunked);
@@ -85,23 +85,23 @@ impl FilterChain {
         edits: &mut FilterEdits,
         req: &Request<'_>,
     ) -> Result<(), Failure> {
-        let most = limits::FILTER_HELD_BYTES;
-        if matches!(req.head().framing, Framing::Length(length) if length > most as u64) {
+        let limit = limits::FILTER_HELD_BYTES;
+        if matches!(req.head().framing, Framing::Length(length) if length > limit as u64) {
             return Err(Fault::RequestTooLarge.into());
         }
-        let mut whole = Vec::new();
+        let mut buffered = Vec::new();
         while !self.request_state.is_finished.get() {
             let piece = self.filter_request_piece(Some((sent, edits)), req).await?;
             self.request_state.is_partial.set(false);
             // Bounded: the whole was held within the limit of the filter that requires it.
-            if whole.is_empty() {
-                whole = piece;
+            if buffered.is_empty() {
+                buffered = piece;
             } else {
-                whole.extend_from_slice(&piece);
+                buffered.extend_from_slice(&piece);
             }
         }
-        edits.framing = Some(Framing::Length(whole.len() as u64));
-        *self.request_state.ready.borrow_mut() = whole.into();
+        edits.framing = Some(Framing::Length(buffered.len() as u64));
+        *self.request_state.ready.borrow_mut() = buffered.into();
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl FilterChain {
         if self
             .request_state
             .limit
-            .is_some_and(|most| self.request_state.received.get() > most)
+            .is_some_and(|limit| self.request_state.received.get() > limit)
         {
             return Err(Fault::RequestTooLarge.into());
         }
@@ -177,20 +177,20 @@ impl FilterChain {
         let Some(bytes) = entry.gather_bytes(&entry.request_body, bytes, is_end, full)? else {
             return Ok(Vec::new());
         };
-        let came = bytes.len();
-        let about = self.request_info(req);
+        let received = bytes.len();
+        let info = self.request_info(req);
         let mut body = RequestBody {
             piece: BodyPiece {
-                about: &about,
+                about: &info,
                 bytes,
                 is_end,
                 want: entry.request_body.want.get(),
             },
-            head: head.map(|(sent, edits)| sent.head(&about, edits)),
+            head: head.map(|(sent, edits)| sent.head(&info, edits)),
         };
-        let verdict = self.call_filter(entry, Hook::RequestBody(&mut body)).await?;
+        let result = self.call_filter(entry, Hook::RequestBody(&mut body)).await?;
         let bytes = body.piece.bytes;
-        match verdict {
+        match result {
             CallResult::Hold if !is_end => {
                 entry
                     .hold_bytes(&entry.request_body, bytes, full)
@@ -199,7 +199,7 @@ impl FilterChain {
             }
             CallResult::Continue | CallResult::Hold => {
                 entry
-                    .check_growth(came, bytes.len())
+                    .check_growth(received, bytes.len())
                     .map_err(|fault| self.record_failure(fault))?;
                 Ok(bytes)
             }

@@ -22,14 +22,14 @@ impl FilterChain {
     pub(in crate::proxy) async fn filter_received(
         &self,
         req: &Request<'_>,
-        down: &mut response_body::ResponseBody,
+        body: &mut response_body::ResponseBody,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let UnfilteredParts {
             framing,
             bytes,
             trailers,
-        } = down.take_unfiltered();
+        } = body.take_unfiltered();
         if let Some(framing) = framing {
             self.filter_head(req, framing, reply).await?;
         }
@@ -38,7 +38,7 @@ impl FilterChain {
             dropped.iter().for_each(|name| trailers.remove(name));
             reply.set_trailers(trailers);
         }
-        self.filter_piece(req, bytes, down.is_finished, reply).await
+        self.filter_piece(req, bytes, body.is_finished, reply).await
     }
 
     /// Passes a response head, and starts the response, unless a filter requires the whole body first.
@@ -49,8 +49,8 @@ impl FilterChain {
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
         let has_body = framing != Framing::None && req.method() != Method::Head;
-        if let Some(answer) = self.pass_head(req, false, has_body, reply).await? {
-            return Err(Failure::FilterResponse(Box::new(answer)));
+        if let Some(response) = self.pass_head(req, false, has_body, reply).await? {
+            return Err(Failure::FilterResponse(Box::new(response)));
         }
         let passing = &self.entries[..self.reached.get()];
         let wants = |want: BodyAccess| passing.iter().any(|entry| entry.response_body.want.get() == want);
@@ -81,9 +81,9 @@ impl FilterChain {
         has_body: bool,
         reply: &mut Reply<'_>,
     ) -> Result<Replacement, Failure> {
-        let about = self.request_info(req);
+        let info = self.request_info(req);
         let mut head = ResponseHead {
-            about: &about,
+            about: &info,
             status: reply.current_status(),
             fields: std::mem::take(reply.fields_mut()),
             is_own,
@@ -94,11 +94,11 @@ impl FilterChain {
         for number in (0..self.reached.get()).rev() {
             let entry = &self.entries[number];
             head.want = BodyAccess::Nothing;
-            let verdict = self.call_filter(entry, Hook::ResponseHead(&mut head)).await?;
+            let result = self.call_filter(entry, Hook::ResponseHead(&mut head)).await?;
             entry.response_body.want.set(head.want);
-            if let CallResult::Respond(answer) = verdict {
+            if let CallResult::Respond(response) = result {
                 self.reached.set(number);
-                return Ok(Some(answer));
+                return Ok(Some(response));
             }
         }
         if head.status != reply.current_status() {
@@ -129,9 +129,9 @@ impl FilterChain {
                     .await?
                 {
                     Ok(bytes) => bytes,
-                    Err(answer) => {
+                    Err(response) => {
                         self.reached.set(number);
-                        return Err(Failure::FilterResponse(Box::new(answer)));
+                        return Err(Failure::FilterResponse(Box::new(response)));
                     }
                 };
             }
@@ -145,8 +145,8 @@ impl FilterChain {
             bytes = whole;
             reply.write_head_buffered(Framing::Length(bytes.len() as u64))?;
         }
-        for share in bytes.chunks(SEND_CHUNK_BYTES) {
-            reply.write_buffered(share)?;
+        for chunk in bytes.chunks(SEND_CHUNK_BYTES) {
+            reply.write_buffered(chunk)?;
             reply.flush().await?;
         }
         Ok(())
@@ -171,12 +171,12 @@ impl FilterChain {
         let Some(bytes) = entry.gather_bytes(&entry.response_body, bytes, is_end, full)? else {
             return Ok(Ok(Vec::new()));
         };
-        let came = bytes.len();
-        let about = self.request_info(req);
+        let received = bytes.len();
+        let info = self.request_info(req);
         let is_own = !reply.is_forwarded();
         let open = !reply.is_streaming();
         let head = open.then(|| ResponseHead {
-            about: &about,
+            about: &info,
             status: reply.current_status(),
             fields: std::mem::take(reply.fields_mut()),
             is_own,
@@ -186,14 +186,14 @@ impl FilterChain {
         });
         let mut body = ResponseBody {
             piece: BodyPiece {
-                about: &about,
+                about: &info,
                 bytes,
                 is_end,
                 want,
             },
             head,
         };
-        let verdict = self.call_filter(entry, Hook::ResponseBody(&mut body)).await?;
+        let result = self.call_filter(entry, Hook::ResponseBody(&mut body)).await?;
         if let Some(head) = body.head.take() {
             if head.status != reply.current_status() {
                 reply.status(head.status);
@@ -202,7 +202,7 @@ impl FilterChain {
             reply.add_headers(&head.fields);
         }
         let bytes = body.piece.bytes;
-        match verdict {
+        match result {
             CallResult::Hold if !is_end => {
                 entry
                     .hold_bytes(&entry.response_body, bytes, full)
@@ -211,11 +211,11 @@ impl FilterChain {
             }
             CallResult::Continue | CallResult::Hold => {
                 entry
-                    .check_growth(came, bytes.len())
+                    .check_growth(received, bytes.len())
                     .map_err(|fault| self.record_failure(fault))?;
                 Ok(Ok(bytes))
             }
-            CallResult::Respond(answer) => Ok(Err(answer)),
+            CallResult::Respond(response) => Ok(Err(response)),
         }
     }
 
@@ -223,26 +223,26 @@ impl FilterChain {
     pub(in crate::proxy) async fn filter_local(
         &self,
         worker: &Worker,
-        found: &RequestRoute<'_>,
+        route: &RequestRoute<'_>,
         cleared: &Cleared,
         req: &Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Error> {
         loop {
-            let answer = match self.filter_local_once(req, reply).await {
-                Ok(answer) => answer,
+            let response = match self.filter_local_once(req, reply).await {
+                Ok(response) => response,
                 Err(Failure::Fault(fault)) => {
                     log_fields::log_fault(worker, req, fault);
-                    reset_reply(found, cleared, reply);
-                    return local_response::send_fault(reply, &found.matched, fault);
+                    reset_reply(route, cleared, reply);
+                    return local_response::send_fault(reply, &route.matched, fault);
                 }
                 Err(Failure::Web(error)) => return Err(error),
-                Err(Failure::FilterResponse(answer)) => Some(*answer),
+                Err(Failure::FilterResponse(response)) => Some(*response),
             };
             // Each replacement is processed by fewer filters, so the loop ends.
-            match answer {
+            match response {
                 None => return Ok(()),
-                Some(answer) => send_filter_response(found, cleared, &answer, reply)?,
+                Some(response) => send_filter_response(route, cleared, &response, reply)?,
             }
         }
     }
@@ -256,8 +256,8 @@ impl FilterChain {
             entry.response_body.held.borrow_mut().clear();
         }
         let has_body = !reply.body().is_empty();
-        if let Some(answer) = self.pass_head(req, true, has_body, reply).await? {
-            return Ok(Some(answer));
+        if let Some(response) = self.pass_head(req, true, has_body, reply).await? {
+            return Ok(Some(response));
         }
         if !has_body {
             return Ok(None);
@@ -268,10 +268,10 @@ impl FilterChain {
                 .pass_to_filter(number, &self.entries[number], bytes, true, req, reply)
                 .await?
             {
-                Ok(shown) => bytes = shown,
-                Err(answer) => {
+                Ok(encoded) => bytes = encoded,
+                Err(response) => {
                     self.reached.set(number);
-                    return Ok(Some(answer));
+                    return Ok(Some(response));
                 }
             }
         }

@@ -54,8 +54,8 @@ impl ForwardJob<'_, '_> {
     /// Waits until the request is entitled to a slot.
     pub(super) async fn wait_for_admission(&self) -> Result<(), Failure> {
         let is_tunnel = self.upstream_request.upgrade.is_some();
-        let is_whole = self.req.head().framing == Framing::None || self.req.is_body_received();
-        if is_whole && !is_tunnel {
+        let is_complete = self.req.head().framing == Framing::None || self.req.is_body_received();
+        if is_complete && !is_tunnel {
             return Ok(());
         }
         // Boxed, so that the future of requests without a body has no room for it.
@@ -66,15 +66,15 @@ impl ForwardJob<'_, '_> {
         let holder = ClientKey::from(client_address(self.upstream_request.listener, self.req));
         // Pieces that filters have taken would be lost with them; a client that expects 100 must get its response first.
         let mut collects = !is_tunnel && self.chain.is_none() && !self.req.head().expect_continue;
-        let waits = !collects || is_live_stream(self.req);
+        let must_wait = !collects || is_live_stream(self.req);
         let mut collect = pin!(self.collect_first_bytes());
-        let mut late = pin!(self.worker.cx.sleep(self.connect_time_left()));
+        let mut timeout = pin!(self.worker.cx.sleep(self.connect_time_left()));
         let held = poll_fn(|context| {
-            let most = self.share_limits(is_tunnel, collects);
+            let limits = self.share_limits(is_tunnel, collects);
             if let Some(held) =
                 self.pool
                     .upstream
-                    .acquire_share(SharedResource::Slot, holder, most, context.waker())
+                    .acquire_share(SharedResource::Slot, holder, limits, context.waker())
             {
                 return Poll::Ready(Ok(Some(held)));
             }
@@ -86,7 +86,7 @@ impl ForwardJob<'_, '_> {
                     Err(failure) => return Poll::Ready(Err(failure)),
                 }
             }
-            if (waits || !collects) && late.as_mut().poll(context).is_ready() {
+            if (must_wait || !collects) && timeout.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Err(Fault::ClientShareFull.into()));
             }
             Poll::Pending
@@ -97,15 +97,15 @@ impl ForwardJob<'_, '_> {
 
     /// Returns the number of slots that may be charged to clients. An upload need not occupy the only one while it is being buffered.
     fn share_limits(&self, is_tunnel: bool, collects: bool) -> ShareLimits {
-        let (places, share) = self.pool.slot_limits();
+        let (slots, share) = self.pool.slot_limits();
         let all = if is_tunnel {
             None
         } else if is_live_stream(self.req) || !collects {
-            Some((places / 2).max(1))
+            Some((slots / 2).max(1))
         } else {
-            Some(places / 2)
+            Some(slots / 2)
         };
-        let client = u64::from(places) * u64::from(share) / 100;
+        let client = u64::from(slots) * u64::from(share) / 100;
         ShareLimits {
             per_client: u32::try_from(client).unwrap_or(u32::MAX).max(1),
             total: all,
@@ -120,14 +120,14 @@ impl ForwardJob<'_, '_> {
             return Ok(None);
         }
         let holder = ClientKey::from(client_address(self.upstream_request.listener, self.req));
-        let most = ShareLimits {
+        let limits = ShareLimits {
             per_client: (self.pool.pending_limit() / 4).max(1),
             total: None,
         };
         let held =
             self.pool
                 .upstream
-                .acquire_share(SharedResource::QueuePosition, holder, most, Waker::noop());
+                .acquire_share(SharedResource::QueuePosition, holder, limits, Waker::noop());
         held.map(Some).ok_or(Fault::ClientShareFull)
     }
 
@@ -145,7 +145,12 @@ impl ForwardJob<'_, '_> {
             };
             let Some(piece) = piece else { return Ok(true) };
             total += piece.len();
-            if self.forward.body.request.is_some_and(|most| total as u64 > most) {
+            if self
+                .forward
+                .body
+                .request
+                .is_some_and(|limit| total as u64 > limit)
+            {
                 return Err(Fault::RequestTooLarge.into());
             }
             self.replay.push_unadmitted(&piece);
@@ -160,12 +165,12 @@ impl ForwardJob<'_, '_> {
     }
 
     fn count_buffered(&self, bytes: usize) {
-        let ahead = &mut *self.admission.buffered.borrow_mut();
-        let ahead = ahead.get_or_insert_with(|| BufferedBody {
+        let buffered = &mut *self.admission.buffered.borrow_mut();
+        let buffered = buffered.get_or_insert_with(|| BufferedBody {
             worker: Rc::clone(self.worker),
             bytes: Cell::new(0),
         });
-        ahead.bytes.set(ahead.bytes.get() + bytes);
+        buffered.bytes.set(buffered.bytes.get() + bytes);
         self.worker
             .collected_bytes
             .set(self.worker.collected_bytes.get() + bytes);

@@ -42,127 +42,129 @@ impl ForwardJob<'_, '_> {
     /// sent.
     pub(super) async fn exchange_messages(
         &self,
-        chosen: &SelectedEndpoint,
-        link: &UpstreamConn,
+        selected: &SelectedEndpoint,
+        conn: &UpstreamConn,
         is_sent: bool,
         clock: &mut ExchangeTimeouts,
-        reading: &mut ResponseReader<'_, '_>,
+        reader: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
     ) -> Result<AttemptOutcome, Failure> {
         let cx = &self.worker.cx;
-        let unsent = self.begin_sending(chosen, link, is_sent)?;
-        let begun = cx.now();
-        let progress = UploadProgress::new(begun);
-        let upload = self.request_upload(link, &progress);
+        let unsent = self.begin_sending(selected, conn, is_sent)?;
+        let started_at = cx.now();
+        let progress = UploadProgress::new(started_at);
+        let upload = self.request_upload(conn, &progress);
         let mut sending = self.req.head().framing != Framing::None;
-        let mut up = pin!(upload.run(unsent));
-        let mut watch = AttemptTimeouts::new(self, link);
-        // While the body is being sent its own watch enforces the timeouts.
-        link.set_deadline(clock.wait_limit(begun).filter(|_| !sending));
-        let mut got = None;
+        let mut upload_future = pin!(upload.run(unsent));
+        let mut timeouts = AttemptTimeouts::new(self, conn);
+        // While the body is being sent, `timeouts` enforces the deadlines.
+        conn.set_deadline(clock.wait_limit(started_at).filter(|_| !sending));
+        let mut outcome = None;
         loop {
             let step = poll_fn(|context| {
                 let was_sending = sending;
-                if let Err(failure) = poll_upload(up.as_mut(), &mut sending, context) {
+                if let Err(failure) = poll_upload(upload_future.as_mut(), &mut sending, context) {
                     return Poll::Ready(Err(failure));
                 }
                 if was_sending && !sending {
                     clock.extend_attempt(progress.client_time(cx.now()));
-                    link.set_deadline(clock.wait_limit(cx.now()));
+                    conn.set_deadline(clock.wait_limit(cx.now()));
                 }
-                let polled = self.poll_response(got.as_mut(), link, clock, reading, reply, context);
+                let polled = self.poll_response(outcome.as_mut(), conn, clock, reader, reply, context);
                 if sending && polled.is_pending() {
-                    return watch
-                        .poll(clock, &progress, got.is_some(), context)
+                    return timeouts
+                        .poll(clock, &progress, outcome.is_some(), context)
                         .map(|fault| Err(fault.into()));
                 }
                 polled
             });
             match step.await? {
-                Some(got @ (AttemptOutcome::Upgrade | AttemptOutcome::Retry(_))) => return Ok(got),
-                Some(got @ AttemptOutcome::ErrorPage(status)) => {
-                    self.record_response(chosen, self.start_without_client(begun, &progress), status);
-                    return Ok(got);
+                Some(outcome @ (AttemptOutcome::Upgrade | AttemptOutcome::Retry(_))) => return Ok(outcome),
+                Some(outcome @ AttemptOutcome::ErrorPage(status)) => {
+                    self.record_response(selected, self.start_without_client(started_at, &progress), status);
+                    return Ok(outcome);
                 }
-                Some(AttemptOutcome::Body(mut down)) => {
+                Some(AttemptOutcome::Body(mut body)) => {
                     let status = reply.current_status();
-                    self.record_response(chosen, self.start_without_client(begun, &progress), status);
+                    self.record_response(selected, self.start_without_client(started_at, &progress), status);
                     clock.head = None;
-                    down.is_request_aborted = sending && aborts_upload(link, &down, status);
-                    got = Some(down);
+                    body.is_request_aborted = sending && aborts_upload(conn, &body, status);
+                    outcome = Some(body);
                 }
                 None => progress.record_transfer(cx.now()),
             }
-            if let (Some(chain), Some(down)) = (self.chain, &mut got) {
-                self.pass_through_filters(chain, down, link, up.as_mut(), &mut sending, reply)
+            if let (Some(chain), Some(body)) = (self.chain, &mut outcome) {
+                self.pass_through_filters(chain, body, conn, upload_future.as_mut(), &mut sending, reply)
                     .await?;
             }
-            if let Some(down) = got.take_if(|down| down.is_finished || down.is_request_aborted || !sending) {
-                return Ok(AttemptOutcome::Body(mark_request_aborted(down, sending)));
+            if let Some(body) =
+                outcome.take_if(|body| body.is_finished || body.is_request_aborted || !sending)
+            {
+                return Ok(AttemptOutcome::Body(mark_request_aborted(body, sending)));
             }
-            if got.is_some() {
-                link.set_deadline(None);
-                flush_and_upload(up.as_mut(), &mut sending, reply).await?;
+            if outcome.is_some() {
+                conn.set_deadline(None);
+                flush_and_upload(upload_future.as_mut(), &mut sending, reply).await?;
             }
-            link.set_deadline(clock.wait_limit(cx.now()).filter(|_| !sending));
+            conn.set_deadline(clock.wait_limit(cx.now()).filter(|_| !sending));
         }
     }
 
     /// Sends the head, unless it was sent. A request that started without a task has no body.
     fn begin_sending(
         &self,
-        chosen: &SelectedEndpoint,
-        link: &UpstreamConn,
+        selected: &SelectedEndpoint,
+        conn: &UpstreamConn,
         is_sent: bool,
     ) -> Result<UnsentRequest, Failure> {
         if is_sent {
             Ok(UnsentRequest::Nothing)
         } else {
-            Ok(self.send_head(chosen, link)?)
+            Ok(self.send_head(selected, conn)?)
         }
     }
 
     /// Polls for the head of the response, or for more of its body.
     fn poll_response(
         &self,
-        down: Option<&mut ResponseBody>,
-        link: &UpstreamConn,
+        body: Option<&mut ResponseBody>,
+        conn: &UpstreamConn,
         clock: &mut ExchangeTimeouts,
-        reading: &mut ResponseReader<'_, '_>,
+        reader: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
-        let Some(down) = down else {
-            return self.poll_head(link, clock, reading, reply, context);
+        let Some(body) = body else {
+            return self.poll_head(conn, clock, reader, reply, context);
         };
-        let polled = ResponseBody::poll_relay(down, link, clock, reply, context);
-        reading.detail = down.detail.take();
+        let polled = ResponseBody::poll_relay(body, conn, clock, reply, context);
+        reader.detail = body.detail.take();
         polled.map_ok(|()| None)
     }
 
     /// Returns the start of an attempt, shifted by the time spent waiting for the client.
-    fn start_without_client(&self, begun: Time, progress: &UploadProgress) -> Time {
-        begun.after(progress.client_time(self.worker.cx.now()))
+    fn start_without_client(&self, started_at: Time, progress: &UploadProgress) -> Time {
+        started_at.after(progress.client_time(self.worker.cx.now()))
     }
 
     /// Passes a received part of the response to filters, and continues sending the request body, which a filter may wait for.
     async fn pass_through_filters(
         &self,
         chain: &FilterChain,
-        down: &mut ResponseBody,
-        link: &UpstreamConn,
-        mut up: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
+        body: &mut ResponseBody,
+        conn: &UpstreamConn,
+        mut upload_future: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
         sending: &mut bool,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        link.set_deadline(None);
+        conn.set_deadline(None);
         // Boxed, so that the future of requests without filters has no room for it.
-        let mut passing = Box::pin(chain.filter_received(self.req, down, reply));
+        let mut filtering = Box::pin(chain.filter_received(self.req, body, reply));
         poll_fn(|context| {
-            if let Err(failure) = poll_upload(up.as_mut(), sending, context) {
+            if let Err(failure) = poll_upload(upload_future.as_mut(), sending, context) {
                 return Poll::Ready(Err(failure));
             }
-            passing.as_mut().poll(context)
+            filtering.as_mut().poll(context)
         })
         .await
     }
@@ -172,13 +174,13 @@ impl<'r> ForwardJob<'_, 'r> {
     /// Returns the request body as sent by one attempt.
     pub(super) fn request_upload<'u>(
         &'u self,
-        link: &'u UpstreamConn,
+        conn: &'u UpstreamConn,
         progress: &'u UploadProgress,
     ) -> RequestUpload<'u, 'r> {
         RequestUpload {
             worker: self.worker,
             req: self.req,
-            conn: link,
+            conn,
             most: self.forward.body.request,
             chain: self.chain,
             changes: &self.backend.request,
@@ -192,20 +194,20 @@ impl<'r> ForwardJob<'_, 'r> {
 }
 
 /// Returns whether a response that starts before the request body is sent makes the rest unwanted: an HTTP/1.1 connection could be reused
-/// only after the whole body (RFC 9112 §9.5). Over HTTP/2 the endpoint signals it itself.
-fn aborts_upload(link: &UpstreamConn, down: &ResponseBody, status: u16) -> bool {
-    matches!(link, UpstreamConn::Http1(_)) && (status >= 400 || down.is_finished)
+/// only after the whole body (RFC 9112 §9.5). Over HTTP/2 the endpoint resets the stream itself.
+fn aborts_upload(conn: &UpstreamConn, body: &ResponseBody, status: u16) -> bool {
+    matches!(conn, UpstreamConn::Http1(_)) && (status >= 400 || body.is_finished)
 }
 
 /// Waits until the client has received enough of the response, and continues sending the request body.
 async fn flush_and_upload(
-    mut up: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
+    mut upload_future: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
     sending: &mut bool,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let mut flush = pin!(reply.flush());
     poll_fn(|context| {
-        if let Err(failure) = poll_upload(up.as_mut(), sending, context) {
+        if let Err(failure) = poll_upload(upload_future.as_mut(), sending, context) {
             return Poll::Ready(Err(failure));
         }
         flush.as_mut().poll(context).map_err(Failure::from)
@@ -215,11 +217,11 @@ async fn flush_and_upload(
 
 /// Continues sending a body, unless it is finished. An upstream that accepts no more may have responded nevertheless.
 fn poll_upload(
-    up: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
+    upload_future: Pin<&mut impl Future<Output = Result<(), UploadError>>>,
     sending: &mut bool,
     context: &mut Context<'_>,
 ) -> Result<(), Failure> {
-    if *sending && let Poll::Ready(sent) = up.poll(context) {
+    if *sending && let Poll::Ready(sent) = upload_future.poll(context) {
         *sending = false;
         if let Err(UploadError::Failure(failure)) = sent {
             return Err(failure);
@@ -229,8 +231,8 @@ fn poll_upload(
 }
 
 /// Marks a response that was complete before its request was sent: the rest of the request is not sent, and the connection is closed.
-fn mark_request_aborted(mut down: ResponseBody, sending: bool) -> ResponseBody {
-    down.is_request_aborted |= sending;
-    down.keep_alive &= !down.is_request_aborted;
-    down
+fn mark_request_aborted(mut body: ResponseBody, sending: bool) -> ResponseBody {
+    body.is_request_aborted |= sending;
+    body.keep_alive &= !body.is_request_aborted;
+    body
 }

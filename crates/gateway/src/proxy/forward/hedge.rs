@@ -63,15 +63,15 @@ impl ForwardJob<'_, '_> {
             return Ok(Some(after));
         }
         // Boxed, so that the future of requests without a body has no room for it.
-        let gathered = match self.deadlines.total {
+        let collected = match self.deadlines.total {
             None => Some(Box::pin(self.collect_body()).await),
             Some(total) => {
-                let left = total.since(self.worker.cx.now());
-                with_timeout(&self.worker.cx, left, Box::pin(self.collect_body())).await
+                let remaining = total.since(self.worker.cx.now());
+                with_timeout(&self.worker.cx, remaining, Box::pin(self.collect_body())).await
             }
         };
-        let whole = gathered.unwrap_or(Err(Fault::RequestTimeout.into()))?;
-        Ok(whole.then_some(after))
+        let is_complete = collected.unwrap_or(Err(Fault::RequestTimeout.into()))?;
+        Ok(is_complete.then_some(after))
     }
 
     /// Receives the body from the client before a byte is sent. Returns whether it is complete, and no longer than can be sent again.
@@ -90,8 +90,8 @@ impl ForwardJob<'_, '_> {
                 return Ok(true);
             };
             total += piece.len() as u64;
-            let most = self.forward.body.request.filter(|_| self.chain.is_none());
-            if most.is_some_and(|most| total > most) {
+            let limit = self.forward.body.request.filter(|_| self.chain.is_none());
+            if limit.is_some_and(|limit| total > limit) {
                 return Err(Fault::RequestTooLarge.into());
             }
             if !self.replay.buffer_unsent(&piece) {
@@ -101,55 +101,52 @@ impl ForwardJob<'_, '_> {
     }
 
     /// Runs a first attempt until its response starts, with a second one if that takes longer than `after`. If all fail: the error of the
-    /// last one, and the endpoints, the last one's last.
+    /// last attempt, and the endpoints in the order of failure.
     pub(super) async fn race_attempts(&self, first: StartedConn, after: Duration) -> HedgeResult {
         let first_end = Rc::clone(&first.0.endpoint);
-        let mut one = pin!(self.run_until_response(first));
+        let mut first_run = pin!(self.run_until_response(first));
         let mut sleep = pin!(self.worker.cx.sleep(after));
-        let ended = poll_fn(|context| match one.as_mut().poll(context) {
-            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        let result = poll_fn(|context| match first_run.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
             Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
         });
         #[expect(clippy::result_large_err, reason = "returned once, to the only caller")]
-        let alone = |ended: Result<StartedConn, HedgeLoser>| match ended {
-            Ok(begun) => Ok(HedgeWinner {
-                conn: begun,
+        let without_hedge = |result: Result<StartedConn, HedgeLoser>| match result {
+            Ok(started) => Ok(HedgeWinner {
+                conn: started,
                 other: None,
             }),
-            Err(lost) => Err((lost.error, vec![lost.endpoint])),
+            Err(loser) => Err((loser.error, vec![loser.endpoint])),
         };
-        if let Some(ended) = ended.await {
-            return alone(ended);
+        if let Some(result) = result.await {
+            return without_hedge(result);
         }
         let Some(second) = self.select_other(&first_end) else {
-            return alone(one.await);
+            return without_hedge(first_run.await);
         };
         let second_end = Rc::clone(&second.endpoint);
-        let mut two = pin!(self.run_until_response((second, None, self.worker.cx.now())));
-        let mut legs = [Some(one.as_mut()), Some(two.as_mut())];
+        let mut second_run = pin!(self.run_until_response((second, None, self.worker.cx.now())));
+        let mut runs = [Some(first_run.as_mut()), Some(second_run.as_mut())];
         let mut failed: Option<HedgeLoser> = None;
         poll_fn(|context| {
-            for place in &mut legs {
-                let Some(Poll::Ready(ended)) = place.as_mut().map(|leg| leg.as_mut().poll(context)) else {
+            for slot in &mut runs {
+                let Some(Poll::Ready(result)) = slot.as_mut().map(|run| run.as_mut().poll(context)) else {
                     continue;
                 };
-                *place = None;
-                match ended {
-                    Ok(begun) => {
-                        let is_first = Rc::ptr_eq(&begun.0.endpoint, &first_end);
-                        let beside = Some(Rc::clone(if is_first { &second_end } else { &first_end }));
-                        return Poll::Ready(Ok(HedgeWinner {
-                            conn: begun,
-                            other: beside,
-                        }));
+                *slot = None;
+                match result {
+                    Ok(started) => {
+                        let is_first = Rc::ptr_eq(&started.0.endpoint, &first_end);
+                        let other = Some(Rc::clone(if is_first { &second_end } else { &first_end }));
+                        return Poll::Ready(Ok(HedgeWinner { conn: started, other }));
                     }
-                    Err(lost) => match failed.take() {
+                    Err(loser) => match failed.take() {
                         None => {
-                            self.record_failure(&lost);
-                            failed = Some(lost);
+                            self.record_failure(&loser);
+                            failed = Some(loser);
                         }
                         Some(before) => {
-                            return Poll::Ready(Err((lost.error, vec![before.endpoint, lost.endpoint])));
+                            return Poll::Ready(Err((loser.error, vec![before.endpoint, loser.endpoint])));
                         }
                     },
                 }
@@ -161,75 +158,75 @@ impl ForwardJob<'_, '_> {
 
     /// Returns another endpoint, if there is one and the upstream's limits allow the attempt.
     fn select_other(&self, first: &Rc<PoolEndpoint>) -> Option<SelectedEndpoint> {
-        let chosen = self
+        let selected = self
             .pool
             .select(std::slice::from_ref(first), self.key, AffinityHint::None);
-        let chosen = chosen
+        let selected = selected
             .ok()
-            .filter(|chosen| chosen.endpoint.endpoint.addr != first.endpoint.addr)?;
+            .filter(|selected| selected.endpoint.endpoint.addr != first.endpoint.addr)?;
         self.acquire_retry().then(|| {
             self.pool.upstream.circuit_breaker.count_hedge();
-            chosen
+            selected
         })
     }
 
     /// Runs one attempt until its response starts.
     async fn run_until_response(
         &self,
-        (chosen, link, begun): StartedConn,
+        (selected, conn, started_at): StartedConn,
     ) -> Result<StartedConn, HedgeLoser> {
-        let end = Rc::clone(&chosen.endpoint);
-        let lost = |fault: Fault, before| HedgeLoser {
+        let end = Rc::clone(&selected.endpoint);
+        let failed = |fault: Fault, before| HedgeLoser {
             endpoint: Rc::clone(&end),
             error: AttemptError::from_failure(Failure::Fault(fault), before),
         };
         let cx = &self.worker.cx;
-        let (link, begun) = match link {
-            Some(link) => (link, begun),
+        let (conn, started_at) = match conn {
+            Some(conn) => (conn, started_at),
             None => {
-                let link = self
-                    .open_conn(&chosen, false)
+                let conn = self
+                    .open_conn(&selected, false)
                     .await
-                    .map_err(|fault| lost(fault, false))?;
+                    .map_err(|fault| failed(fault, false))?;
                 let unsent = self
-                    .send_head(&chosen, &link)
-                    .map_err(|fault| lost(fault, false))?;
-                let begun = cx.now();
-                self.send_replay(&link, unsent, begun)
+                    .send_head(&selected, &conn)
+                    .map_err(|fault| failed(fault, false))?;
+                let started_at = cx.now();
+                self.send_replay(&conn, unsent, started_at)
                     .await
                     .map_err(|failure| HedgeLoser {
                         endpoint: Rc::clone(&end),
                         error: failure.into(),
                     })?;
-                (link, begun)
+                (conn, started_at)
             }
         };
-        match self.wait_for_response(&link, begun).await {
-            Ok(()) => Ok((chosen, Some(link), begun)),
-            Err(fault) => Err(lost(fault, link.requests_before() > 0)),
+        match self.wait_for_response(&conn, started_at).await {
+            Ok(()) => Ok((selected, Some(conn), started_at)),
+            Err(fault) => Err(failed(fault, conn.requests_before() > 0)),
         }
     }
 
     /// Sends the buffered body, if there is one, until a response starts: an endpoint may respond without having read it.
     async fn send_replay(
         &self,
-        link: &UpstreamConn,
+        conn: &UpstreamConn,
         unsent: UnsentRequest,
-        begun: Time,
+        started_at: Time,
     ) -> Result<(), Failure> {
         if self.req.head().framing == Framing::None {
             // The head declares no body.
             return Ok(());
         }
-        let progress = UploadProgress::new(begun);
-        let upload = self.request_upload(link, &progress);
-        let mut up = pin!(upload.run(unsent));
-        let mut answers = pin!(self.wait_for_response(link, begun));
-        poll_fn(|context| match up.as_mut().poll(context) {
+        let progress = UploadProgress::new(started_at);
+        let upload = self.request_upload(conn, &progress);
+        let mut upload_future = pin!(upload.run(unsent));
+        let mut response = pin!(self.wait_for_response(conn, started_at));
+        poll_fn(|context| match upload_future.as_mut().poll(context) {
             // If it was not accepted, the response reports the precise fault.
             Poll::Ready(Ok(()) | Err(UploadError::Refused)) => Poll::Ready(Ok(())),
             Poll::Ready(Err(UploadError::Failure(failure))) => Poll::Ready(Err(failure)),
-            Poll::Pending => answers.as_mut().poll(context).map_err(Failure::from),
+            Poll::Pending => response.as_mut().poll(context).map_err(Failure::from),
         })
         .await
     }
@@ -241,11 +238,11 @@ impl ForwardJob<'_, '_> {
 
     /// Returns a wait, shortened to the rest of the request's time limit.
     pub(super) fn limit_to_request(&self, span: Duration) -> Duration {
-        let left = self
+        let remaining = self
             .deadlines
             .total
             .map(|total| total.since(self.worker.cx.now()));
-        left.map_or(span, |left| span.min(left))
+        remaining.map_or(span, |remaining| span.min(remaining))
     }
 
     /// # Errors
@@ -261,14 +258,14 @@ impl ForwardJob<'_, '_> {
     /// Connects to an endpoint.
     pub(super) async fn open_conn(
         &self,
-        chosen: &SelectedEndpoint,
+        selected: &SelectedEndpoint,
         fresh: bool,
     ) -> Result<UpstreamConn, Fault> {
-        let _turn = self.acquire_queue_position()?;
+        let _queue_position = self.acquire_queue_position()?;
         let span = self.connect_time_left();
-        let greeting = self.pool.proxy_header(|| client_addresses(self.req));
+        let proxy_header = self.pool.proxy_header(|| client_addresses(self.req));
         self.worker
-            .acquire_conn(self.pool, &chosen.endpoint, fresh, &greeting, span)
+            .acquire_conn(self.pool, &selected.endpoint, fresh, &proxy_header, span)
             .await
     }
 
@@ -276,68 +273,69 @@ impl ForwardJob<'_, '_> {
     /// supports that, too.
     pub(super) async fn upgradable_conn(
         &self,
-        link: UpstreamConn,
-        chosen: &SelectedEndpoint,
+        conn: UpstreamConn,
+        selected: &SelectedEndpoint,
     ) -> Result<UpstreamConn, Fault> {
-        match &link {
+        match &conn {
             UpstreamConn::H2(channel)
                 if self.upstream_request.upgrade.is_some() && self.pool.negotiates_protocol() =>
             {
                 if request::uses_extended_connect(self.req, &self.upstream_request, channel) {
-                    return Ok(link);
+                    return Ok(conn);
                 }
             }
-            _ => return Ok(link),
+            _ => return Ok(conn),
         }
-        drop(link);
+        drop(conn);
         let span = self.connect_time_left();
-        let greeting = self.pool.proxy_header(|| client_addresses(self.req));
+        let proxy_header = self.pool.proxy_header(|| client_addresses(self.req));
         // Boxed, so that the future of other requests has no room for it.
-        let opened =
-            Box::pin(
-                self.pool
-                    .open_dedicated(&chosen.endpoint, DedicatedUse::Upgrade, &greeting, span),
-            );
+        let opened = Box::pin(self.pool.open_dedicated(
+            &selected.endpoint,
+            DedicatedUse::Upgrade,
+            &proxy_header,
+            span,
+        ));
         opened.await.map(UpstreamConn::Http1)
     }
 
     /// Waits for the first byte of a response, and consumes none.
-    async fn wait_for_response(&self, link: &UpstreamConn, begun: Time) -> Result<(), Fault> {
+    async fn wait_for_response(&self, conn: &UpstreamConn, started_at: Time) -> Result<(), Fault> {
         let cx = &self.worker.cx;
-        let clock = self.deadlines.for_attempt(&self.forward.timeouts, begun);
-        link.set_deadline(clock.wait_limit(cx.now()));
-        let late = || clock.expiry_fault(cx.now(), Fault::HeadTimeout);
-        let link = match link {
-            UpstreamConn::Http1(sole) => sole,
+        let clock = self.deadlines.for_attempt(&self.forward.timeouts, started_at);
+        conn.set_deadline(clock.wait_limit(cx.now()));
+        let fault = || clock.expiry_fault(cx.now(), Fault::HeadTimeout);
+        let conn = match conn {
+            UpstreamConn::Http1(pooled) => pooled,
             UpstreamConn::H2(channel) => {
-                let begun = poll_fn(|context| channel.poll_response_started(context)).await;
-                return begun.map_err(|lost| lost.fault_before_head(late));
+                let started = poll_fn(|context| channel.poll_response_started(context)).await;
+                return started.map_err(|error| error.fault_before_head(fault));
             }
         };
-        let mut there = false;
+        let mut is_readable = false;
         let received = poll_fn(|context| {
-            let look = |bytes: &[u8]| {
-                there = !bytes.is_empty();
+            let peek = |bytes: &[u8]| {
+                is_readable = !bytes.is_empty();
                 0
             };
-            let polled = link.stream.poll_received(context, look);
-            if there { Poll::Ready(Ok(1)) } else { polled }
+            let polled = conn.stream.poll_received(context, peek);
+            if is_readable { Poll::Ready(Ok(1)) } else { polled }
         });
         match received.await {
             Ok(0) => Err(Fault::ClosedBeforeHead),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(fault()),
             Err(_) => Err(Fault::ResetBeforeHead),
         }
     }
 
     /// Records the failure of an endpoint while another one may still respond.
-    fn record_failure(&self, lost: &HedgeLoser) {
-        if let AttemptErrorKind::Failure(Failure::Fault(fault)) = lost.error.kind
+    fn record_failure(&self, loser: &HedgeLoser) {
+        if let AttemptErrorKind::Failure(Failure::Fault(fault)) = loser.error.kind
             && fault.side() == FaultSide::Upstream
         {
             self.worker.counters.count_fault(fault);
-            self.pool.record_outcome(&lost.endpoint, RequestOutcome::Failure);
+            self.pool.record_outcome(&loser.endpoint, RequestOutcome::Failure);
         }
     }
 }

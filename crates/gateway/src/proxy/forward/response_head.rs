@@ -18,44 +18,46 @@ impl ForwardJob<'_, '_> {
     /// Reads the received part of the response head, and of its body.
     pub(super) fn poll_head(
         &self,
-        link: &UpstreamConn,
+        conn: &UpstreamConn,
         clock: &ExchangeTimeouts,
-        reading: &mut ResponseReader<'_, '_>,
+        reader: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
-        match link {
-            UpstreamConn::Http1(sole) => self.poll_head_http1(&sole.stream, clock, reading, reply, context),
-            UpstreamConn::H2(channel) => self.poll_head_h2(link, channel, clock, reading, reply, context),
+        match conn {
+            UpstreamConn::Http1(pooled) => {
+                self.poll_head_http1(&pooled.stream, clock, reader, reply, context)
+            }
+            UpstreamConn::H2(channel) => self.poll_head_h2(conn, channel, clock, reader, reply, context),
         }
     }
 
     /// Reads a head over HTTP/2, where heads arrive complete.
     fn poll_head_h2(
         &self,
-        link: &UpstreamConn,
+        conn: &UpstreamConn,
         channel: &H2Stream,
         clock: &ExchangeTimeouts,
-        reading: &mut ResponseReader<'_, '_>,
+        reader: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
         let stored = match channel.poll_head(context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(stored)) => stored,
-            Poll::Ready(Err(lost)) => {
-                reading.detail = lost.detail();
-                let late = || clock.expiry_fault(self.worker.cx.now(), Fault::HeadTimeout);
-                return Poll::Ready(Err(lost.fault_before_head(late).into()));
+            Poll::Ready(Err(error)) => {
+                reader.detail = error.detail();
+                let fault = || clock.expiry_fault(self.worker.cx.now(), Fault::HeadTimeout);
+                return Poll::Ready(Err(error.fault_before_head(fault).into()));
             }
         };
         let head = {
-            let desk = &mut *self.worker.scratch.borrow_mut();
-            let mut head = reading.read_stored(&stored, desk, reply)?;
+            let scratch = &mut *self.worker.scratch.borrow_mut();
+            let mut head = reader.read_stored(&stored, scratch, reply)?;
             if matches!(head, Some(ResponseStart::Retry(_))) && !self.should_retry_status() {
-                // Without a retry it is relayed.
-                reading.rules.retry = &[];
-                head = reading.read_stored(&stored, desk, reply)?;
+                // Without a retry the response is relayed.
+                reader.rules.retry = &[];
+                head = reader.read_stored(&stored, scratch, reply)?;
             }
             head
         };
@@ -64,22 +66,22 @@ impl ForwardJob<'_, '_> {
             Some(ResponseStart::Body {
                 decoding,
                 keep_alive,
-                sieve,
+                trailer_filter,
                 framing,
                 web,
             }) => {
-                let mut down = ResponseBody::new(decoding, keep_alive, sieve, web);
-                if reading.filtered {
-                    down.enable_filters(framing);
+                let mut body = ResponseBody::new(decoding, keep_alive, trailer_filter, web);
+                if reader.filtered {
+                    body.enable_filters(framing);
                 }
-                if down.is_finished {
+                if body.is_finished {
                     channel.mark_bodiless();
-                } else if let Poll::Ready(fed) = down.poll_relay(link, clock, reply, context) {
+                } else if let Poll::Ready(fed) = body.poll_relay(conn, clock, reply, context) {
                     // The first bytes of the body are relayed with the head.
-                    reading.detail = down.detail.take();
+                    reader.detail = body.detail.take();
                     fed?;
                 }
-                Some(AttemptOutcome::Body(down))
+                Some(AttemptOutcome::Body(body))
             }
             Some(ResponseStart::Upgrade) => Some(AttemptOutcome::Upgrade),
             Some(ResponseStart::Retry(status)) => Some(AttemptOutcome::Retry(status)),
@@ -91,35 +93,35 @@ impl ForwardJob<'_, '_> {
         &self,
         stream: &Stream,
         clock: &ExchangeTimeouts,
-        reading: &mut ResponseReader<'_, '_>,
+        reader: &mut ResponseReader<'_, '_>,
         reply: &mut Reply<'_>,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<AttemptOutcome>, Failure>> {
-        let mut looked = Ok(None);
+        let mut result = Ok(None);
         let received = stream.poll_received(context, |bytes| {
-            let desk = &mut *self.worker.scratch.borrow_mut();
-            let (mut consumed, mut head) = reading.read_bytes(bytes, desk, reply);
+            let scratch = &mut *self.worker.scratch.borrow_mut();
+            let (mut consumed, mut head) = reader.read_bytes(bytes, scratch, reply);
             if matches!(head, Ok(Some(ResponseStart::Retry(_)))) && !self.should_retry_status() {
-                // Without a retry it is relayed.
-                reading.rules.retry = &[];
-                let (more, looked) = reading.read_bytes(&bytes[consumed..], desk, reply);
-                (consumed, head) = (consumed + more, looked);
+                // Without a retry the response is relayed.
+                reader.rules.retry = &[];
+                let (consumed_again, result) = reader.read_bytes(&bytes[consumed..], scratch, reply);
+                (consumed, head) = (consumed + consumed_again, result);
             }
             let (fed, outcome) = match head {
                 Ok(Some(ResponseStart::Body {
                     decoding,
                     keep_alive,
-                    sieve,
+                    trailer_filter,
                     framing,
                     web,
                 })) => {
-                    let mut down = ResponseBody::new(decoding, keep_alive, sieve, web);
-                    if reading.filtered {
-                        down.enable_filters(framing);
+                    let mut body = ResponseBody::new(decoding, keep_alive, trailer_filter, web);
+                    if reader.filtered {
+                        body.enable_filters(framing);
                     }
-                    let (fed, outcome) = down.feed(&bytes[consumed..], reply);
-                    reading.detail = down.detail.take();
-                    (fed, outcome.map(|()| Some(AttemptOutcome::Body(down))))
+                    let (fed, outcome) = body.feed(&bytes[consumed..], reply);
+                    reader.detail = body.detail.take();
+                    (fed, outcome.map(|()| Some(AttemptOutcome::Body(body))))
                 }
                 Ok(Some(ResponseStart::Upgrade)) => (0, Ok(Some(AttemptOutcome::Upgrade))),
                 Ok(Some(ResponseStart::Retry(status))) => (0, Ok(Some(AttemptOutcome::Retry(status)))),
@@ -129,12 +131,12 @@ impl ForwardJob<'_, '_> {
                 Ok(None) => (0, Ok(None)),
                 Err(failure) => (0, Err(failure)),
             };
-            looked = outcome;
+            result = outcome;
             consumed + fed
         });
-        match (received, looked) {
+        match (received, result) {
             (_, Err(failure)) => Poll::Ready(Err(failure)),
-            (_, Ok(Some(got))) => Poll::Ready(Ok(Some(got))),
+            (_, Ok(Some(outcome))) => Poll::Ready(Ok(Some(outcome))),
             (Poll::Ready(Ok(0)), Ok(None)) => Poll::Ready(Err(Fault::ClosedBeforeHead.into())),
             (Poll::Ready(Ok(_)), Ok(None)) => Poll::Ready(Ok(None)),
             (Poll::Ready(Err(error)), Ok(None)) => Poll::Ready(Err(match error.kind() {

@@ -41,25 +41,25 @@ impl ForwardJob<'_, '_> {
         (retries < usize::from(retry.attempts)).then_some(retry)
     }
 
-    /// Returns whether an attempt that failed to connect to `end` continues at once with another endpoint. That is no retry, since no
+    /// Returns whether an attempt that failed to connect to `end` continues immediately with another endpoint. That is no retry, since no
     /// endpoint has seen this attempt: it needs no policy and no budget. Untried endpoints are used first, then those that an earlier
-    /// attempt has reached: a retry after their response or reset is allowed, and the others are down. `begun`: the start of the attempt.
-    pub(super) fn should_fail_over(&self, fault: Fault, begun: Time, end: &Rc<PoolEndpoint>) -> bool {
+    /// attempt has reached: a retry after their response or reset is allowed, and the others are down. `started_at`: the start of the attempt.
+    pub(super) fn should_fail_over(&self, fault: Fault, started_at: Time, end: &Rc<PoolEndpoint>) -> bool {
         if !fault.is_connect_failure() {
             return false;
         }
-        let tries = &self.attempts;
-        tries.unreachable.borrow_mut().push(Rc::clone(end));
-        if !self.pool.has_untried_endpoint(&tries.unreachable.borrow()) {
+        let attempts = &self.attempts;
+        attempts.unreachable.borrow_mut().push(Rc::clone(end));
+        if !self.pool.has_untried_endpoint(&attempts.unreachable.borrow()) {
             return false;
         }
-        let since = tries.failing_since.get().unwrap_or(begun);
-        tries.failing_since.set(Some(since));
-        let most = self.pool.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS;
-        let fails_over = self.worker.cx.now().since(since) < most;
-        tries
+        let since = attempts.failing_since.get().unwrap_or(started_at);
+        attempts.failing_since.set(Some(since));
+        let max_span = self.pool.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS;
+        let fails_over = self.worker.cx.now().since(since) < max_span;
+        attempts
             .failovers
-            .set(tries.failovers.get() + usize::from(fails_over));
+            .set(attempts.failovers.get() + usize::from(fails_over));
         fails_over
     }
 
@@ -72,12 +72,12 @@ impl ForwardJob<'_, '_> {
 
     /// Returns whether the policy retries after this fault.
     fn policy_covers(&self, retry: &Retry, fault: Fault) -> bool {
-        let wanted = match fault {
+        let is_covered = match fault {
             Fault::HeadTimeout => retry.on.timeout,
             Fault::ResetBeforeHead | Fault::ClosedBeforeHead => retry.on.reset,
             fault => retry.on.connect && fault.retryable() == Retryable::Always,
         };
-        wanted
+        is_covered
             && match fault.retryable() {
                 Retryable::Always => true,
                 Retryable::IfIdempotent => is_idempotent(self.req.method()),
@@ -87,14 +87,14 @@ impl ForwardJob<'_, '_> {
 
     /// Waits for a random time between the policy's shortest pause and its longest, which doubles with each attempt, so that clients that
     /// fail together do not return together. Ends at the request's own deadline at the latest.
-    pub(super) async fn wait_backoff(&self, tries: usize) {
+    pub(super) async fn wait_backoff(&self, attempts: usize) {
         let Some(retry) = &self.forward.retry else { return };
-        let tries = tries.saturating_sub(self.attempts.failovers.get()).max(1);
-        let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
-        let least = retry.backoff_min;
-        let span = doubled.min(retry.backoff_max).saturating_sub(least);
-        let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
-        let pause = self.limit_to_request(least + span.mul_f64(share));
+        let attempts = attempts.saturating_sub(self.attempts.failovers.get()).max(1);
+        let ceiling = retry.backoff.saturating_mul(1 << (attempts - 1).min(16));
+        let min = retry.backoff_min;
+        let span = ceiling.min(retry.backoff_max).saturating_sub(min);
+        let fraction = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
+        let pause = self.limit_to_request(min + span.mul_f64(fraction));
         self.worker.cx.sleep(pause).await;
     }
 
@@ -111,9 +111,9 @@ impl ForwardJob<'_, '_> {
     /// Starts and counts a retry, if the budget and the limits allow it.
     pub(super) fn acquire_retry(&self) -> bool {
         let retrying = self.pool.acquire_retry(self.attempts.retrying.take());
-        let begins = retrying.is_some();
+        let is_allowed = retrying.is_some();
         self.attempts.retrying.set(retrying);
-        begins
+        is_allowed
     }
 }
 

@@ -32,7 +32,7 @@ use crate::upstream::pool::UpstreamConn;
 /// The timeouts of one attempt.
 pub(super) struct AttemptTimeouts<'a> {
     cx: &'a Cx,
-    link: &'a UpstreamConn,
+    conn: &'a UpstreamConn,
     /// Bytes that the upstream had accepted at the last check.
     sent: u64,
     /// The timer that wakes the attempt, and its deadline.
@@ -43,10 +43,10 @@ pub(super) struct AttemptTimeouts<'a> {
 }
 
 impl<'a> AttemptTimeouts<'a> {
-    pub(super) fn new(job: &ForwardJob<'a, '_>, link: &'a UpstreamConn) -> AttemptTimeouts<'a> {
+    pub(super) fn new(job: &ForwardJob<'a, '_>, conn: &'a UpstreamConn) -> AttemptTimeouts<'a> {
         AttemptTimeouts {
             cx: &job.worker.cx,
-            link,
+            conn,
             sent: 0,
             sleep: None,
             min_rate: MinRateCheck::new(
@@ -57,37 +57,37 @@ impl<'a> AttemptTimeouts<'a> {
         }
     }
 
-    /// Completes when a timeout expires. `answered`: the response head was received. Must be polled whenever bytes may have moved.
+    /// Completes when a timeout expires. `head_received`: the response head was received. Must be polled whenever bytes may have moved.
     pub(super) fn poll(
         &mut self,
         clock: &ExchangeTimeouts,
         progress: &UploadProgress,
-        answered: bool,
+        head_received: bool,
         context: &mut Context<'_>,
     ) -> Poll<Fault> {
         loop {
             let now = self.cx.now();
-            let sent = self.link.bytes_sent();
+            let sent = self.conn.bytes_sent();
             if sent != self.sent {
                 self.sent = sent;
                 progress.record_transfer(now);
             }
             if now >= self.next_rate_check {
                 self.next_rate_check = now.after(limits::CONTENDED_LOOK);
-                // With a response it is a conversation, which may have pauses.
+                // Once the response has started, the exchange may be interactive and have pauses.
                 let slow = self.min_rate.is_too_slow(progress.received());
-                if slow && !answered && progress.is_waiting_for_client() {
+                if slow && !head_received && progress.is_waiting_for_client() {
                     return Poll::Ready(Fault::RequestTooSlow);
                 }
             }
-            let due = next_timeout(clock, progress, answered, now);
-            if let Some((_, fault)) = due.filter(|(at, _)| now >= *at) {
+            let next = next_timeout(clock, progress, head_received, now);
+            if let Some((_, fault)) = next.filter(|(at, _)| now >= *at) {
                 if matches!(fault, Fault::HeadTimeout | Fault::BodyTimeout) {
-                    self.link.check_connection();
+                    self.conn.check_connection();
                 }
                 return Poll::Ready(fault);
             }
-            let mut at = due.map_or(Time::NEVER, |(at, _)| at).min(self.next_rate_check);
+            let mut at = next.map_or(Time::NEVER, |(at, _)| at).min(self.next_rate_check);
             if let Some(idle) = clock.idle.filter(|_| !progress.is_waiting_for_client()) {
                 // No event reports how much of a long piece the upstream has accepted.
                 at = at.min(now.after(idle / IDLE_CHECKS));
@@ -103,35 +103,35 @@ impl<'a> AttemptTimeouts<'a> {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => {
                     self.sleep = None;
-                    self.link.update_bytes_sent();
+                    self.conn.update_bytes_sent();
                 }
             }
         }
     }
 }
 
-/// Checks, within the idle time, of the bytes that an upstream has accepted while nothing else moves.
+/// Number of checks, per idle timeout, of the bytes that an upstream has accepted.
 const IDLE_CHECKS: u32 = 4;
 
 /// Returns the next timeout and its fault.
 fn next_timeout(
     clock: &ExchangeTimeouts,
     progress: &UploadProgress,
-    answered: bool,
+    head_received: bool,
     now: Time,
 ) -> Option<(Time, Fault)> {
-    let waits = progress.is_waiting_for_client();
+    let waits_for_client = progress.is_waiting_for_client();
     let total = clock.total.map(|at| (at, Fault::RequestTimeout));
-    let head = clock.head.filter(|_| !waits && !answered);
+    let head = clock.head.filter(|_| !waits_for_client && !head_received);
     let head = head.map(|at| (at.after(progress.client_time(now)), Fault::HeadTimeout));
-    let silent = match (waits, answered) {
+    let idle_fault = match (waits_for_client, head_received) {
         (true, _) => Fault::RequestIdle,
         (false, false) => Fault::HeadTimeout,
         (false, true) => Fault::BodyTimeout,
     };
     let idle = clock
         .idle
-        .map(|idle: Duration| (progress.last_transfer().after(idle), silent));
+        .map(|idle: Duration| (progress.last_transfer().after(idle), idle_fault));
     [total, head, idle]
         .into_iter()
         .flatten()

@@ -41,20 +41,20 @@ impl PushQueries {
             return last.cloned().unwrap_or_default();
         };
         let events = push.proxy.events.iter();
-        let upstreams = events.map(|(event, ask)| {
-            let upstream = match &ask.upstream {
+        let upstreams = events.map(|(event, endpoint)| {
+            let upstream = match &endpoint.upstream {
                 Target::Upstream(name) => {
-                    let found = registry.find(name).cloned();
-                    found.ok_or_else(|| format!("the upstream `{name}` is not configured").into())
+                    let route = registry.find(name).cloned();
+                    route.ok_or_else(|| format!("the upstream `{name}` is not configured").into())
                 }
                 Target::Broken { reason } => Err(Arc::clone(reason)),
             };
             (*event, upstream)
         });
-        let asked = push.proxy.events.values();
+        let endpoints = push.proxy.events.values();
         Arc::new(PushQueries {
-            reserved_headers: asked
-                .flat_map(|ask| guards.reserved_for(&ask.upstream))
+            reserved_headers: endpoints
+                .flat_map(|endpoint| guards.reserved_for(&endpoint.upstream))
                 .cloned()
                 .collect(),
             upstreams: upstreams.collect(),
@@ -68,10 +68,10 @@ impl PushQueries {
     }
 
     fn find_upstream(&self, event: ProxyEvent) -> Result<(&PushQuery, &Arc<UpstreamState>), ProxyError> {
-        let ask = self.proxy.events.get(&event);
-        match (ask, self.upstreams.get(&event)) {
-            (Some(ask), Some(Ok(upstream))) => Ok((ask, upstream)),
-            (_, Some(Err(why))) => Err(ProxyError(why.to_string())),
+        let endpoint = self.proxy.events.get(&event);
+        match (endpoint, self.upstreams.get(&event)) {
+            (Some(endpoint), Some(Ok(upstream))) => Ok((endpoint, upstream)),
+            (_, Some(Err(error))) => Err(ProxyError(error.to_string())),
             _ => Err(ProxyError(
                 "no upstream is configured for this event any more".to_owned(),
             )),
@@ -90,8 +90,8 @@ pub(super) struct PushApplication {
 impl PushApplication {
     pub(super) fn of(
         worker: &Rc<Worker>,
-        asks: &PushQueries,
-        found: &RequestRoute<'_>,
+        queries: &PushQueries,
+        route: &RequestRoute<'_>,
         plan: &Plan,
         cleared: &Cleared,
         req: &Request<'_>,
@@ -100,57 +100,57 @@ impl PushApplication {
             .policies
             .consumed_headers()
             .iter()
-            .chain(&asks.reserved_headers);
+            .chain(&queries.reserved_headers);
         let is_dropped = |name: &str| {
             drops
                 .clone()
                 .any(|drop| eq_folded(name.as_bytes(), drop.as_str()))
         };
-        let mut asking = PushApplication {
+        let mut application = PushApplication {
             worker: Rc::clone(worker),
             fields: FieldBlock::new(),
             reserved_headers: drops
                 .clone()
-                .filter(|drop| asks.proxy.emulated_headers.contains(drop))
+                .filter(|drop| queries.proxy.emulated_headers.contains(drop))
                 .cloned()
                 .collect(),
         };
-        for name in asks.proxy.headers.iter().map(HeaderName::as_str) {
+        for name in queries.proxy.headers.iter().map(HeaderName::as_str) {
             if !is_dropped(name) {
-                asking.copy_header(name, found, req);
+                application.copy_header(name, route, req);
             }
         }
-        asking.fields.append(cleared.upstream_headers());
-        asking
+        application.fields.append(cleared.upstream_headers());
+        application
     }
 
     /// Copies a header of the client, or the gateway's own value for it.
-    fn copy_header(&mut self, name: &str, found: &RequestRoute<'_>, req: &Request<'_>) {
-        let own = match &found.listener.client_address.header {
+    fn copy_header(&mut self, name: &str, route: &RequestRoute<'_>, req: &Request<'_>) {
+        let own = match &route.listener.client_address.header {
             ClientHeader::Named(own) => Some(own.as_str()),
             ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
         };
-        let is = |other: &str| name.eq_ignore_ascii_case(other);
-        if is("X-Forwarded-For") || own.is_some_and(is) {
-            if let Some(client) = client_address(found.listener, req) {
+        let is_name = |other: &str| name.eq_ignore_ascii_case(other);
+        if is_name("X-Forwarded-For") || own.is_some_and(is_name) {
+            if let Some(client) = client_address(route.listener, req) {
                 self.add_header(name, client.to_string().as_bytes());
             }
-        } else if is("X-Forwarded-Proto") {
-            self.add_header(name, client_scheme(found.listener, req).as_bytes());
-        } else if is("X-Forwarded-Host") {
+        } else if is_name("X-Forwarded-Proto") {
+            self.add_header(name, client_scheme(route.listener, req).as_bytes());
+        } else if is_name("X-Forwarded-Host") {
             if let Some(host) = req.host() {
                 self.add_header(name, host.as_bytes());
             }
         } else {
-            let trusted = request::is_trusted_peer(found.listener, req);
+            let trusted = request::is_trusted_peer(route.listener, req);
             for (known, field) in req.head().fields.iter_known() {
                 let is_named = field.name.eq_ignore_ascii_case(name.as_bytes());
-                let is_told = match treatment(known, field.name) {
+                let is_forwarded = match treatment(known, field.name) {
                     FieldTreatment::EndToEnd => true,
                     FieldTreatment::Proxy(_) => trusted,
                     FieldTreatment::HopByHop => false,
                 };
-                if is_named && is_told {
+                if is_named && is_forwarded {
                     self.add_header(name, field.value);
                 }
             }
@@ -163,19 +163,19 @@ impl PushApplication {
     }
 
     /// Builds the header fields of a query.
-    fn query_fields(&self, proxy: &PushProxy, question: &ProxyRequest) -> FieldBlock {
+    fn query_fields(&self, proxy: &PushProxy, request: &ProxyRequest) -> FieldBlock {
         let mut fields = self.fields.clone();
         let has = |fields: &FieldBlock, name: &str| {
             fields.iter().any(|(found, _)| found.eq_ignore_ascii_case(name))
         };
-        for (name, value) in question.emulated.iter() {
-            let is = |other: &HeaderName| eq_folded(name.as_bytes(), other.as_str());
-            let is_let = proxy
+        for (name, value) in request.emulated.iter() {
+            let is_name = |other: &HeaderName| eq_folded(name.as_bytes(), other.as_str());
+            let is_allowed = proxy
                 .emulated_headers
                 .iter()
                 .any(|other| name.eq_ignore_ascii_case(other.as_str()));
             // Headers of the request take precedence.
-            if is_let && !has(&fields, name) && !self.reserved_headers.iter().any(is) {
+            if is_allowed && !has(&fields, name) && !self.reserved_headers.iter().any(is_name) {
                 let _ = fields.push(name, value.as_bytes());
             }
         }
@@ -195,28 +195,28 @@ impl PushApplication {
 }
 
 impl Application for PushApplication {
-    fn send(&self, question: ProxyRequest) -> ResponseFuture {
+    fn send(&self, request: ProxyRequest) -> ResponseFuture {
         let worker = Rc::clone(&self.worker);
-        let asks = Arc::clone(&worker.view().push_queries);
-        let fields = self.query_fields(&asks.proxy, &question);
+        let queries = Arc::clone(&worker.view().push_queries);
+        let fields = self.query_fields(&queries.proxy, &request);
         Box::pin(async move {
-            let (ask, upstream) = asks.find_upstream(question.event)?;
-            let asked = ServiceRequest {
+            let (endpoint, upstream) = queries.find_upstream(request.event)?;
+            let endpoints = ServiceRequest {
                 method: Method::Post,
-                target: &ask.path,
-                host: ask.host.as_ref().map(|host| host.as_str()),
+                target: &endpoint.path,
+                host: endpoint.host.as_ref().map(|host| host.as_str()),
                 fields: &fields,
-                body: &question.body,
+                body: &request.body,
                 // These have side effects: an application that stores publications would store a retried one twice.
-                may_retry: !matches!(question.event, ProxyEvent::Rpc | ProxyEvent::Publish),
+                may_retry: !matches!(request.event, ProxyEvent::Rpc | ProxyEvent::Publish),
                 response_limit: PROXY_RESPONSE_BYTES as u64,
-                until: worker.cx.now().after(question.timeout),
+                until: worker.cx.now().after(request.timeout),
                 ignore_health: false,
             };
-            let answered = send_request(&worker, upstream, &asked).await;
-            let answered = answered.map_err(|fault| ProxyError(fault.to_string()))?;
-            match answered.status {
-                200 => Ok(answered.body),
+            let result = send_request(&worker, upstream, &endpoints).await;
+            let result = result.map_err(|fault| ProxyError(fault.to_string()))?;
+            match result.status {
+                200 => Ok(result.body),
                 status => Err(ProxyError(format!("expected the status 200, found {status}"))),
             }
         })

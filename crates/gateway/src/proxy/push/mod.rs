@@ -32,19 +32,20 @@ impl PushRequest {
     pub(super) fn new(
         worker: &Rc<Worker>,
         view: &View,
-        found: &RequestRoute<'_>,
+        route: &RequestRoute<'_>,
         plan: &Plan,
         cleared: &Cleared,
         at: &PushEndpoints,
         req: &Request<'_>,
     ) -> PushRequest {
-        let asks = (!view.push_queries.is_empty()).then_some(&view.push_queries);
-        let asking = asks.map(|asks| PushApplication::of(worker, asks, found, plan, cleared, req));
+        let queries = (!view.push_queries.is_empty()).then_some(&view.push_queries);
+        let application =
+            queries.map(|queries| PushApplication::of(worker, queries, route, plan, cleared, req));
         PushRequest {
             base_path: at.below.clone(),
-            path: found.decoded_path.clone(),
+            path: route.decoded_path.clone(),
             changes: (!plan.response.is_empty()).then(|| Box::new(plan.response.clone())),
-            backend: asking.map(|asking| Backend(Rc::new(asking))),
+            backend: application.map(|application| Backend(Rc::new(application))),
         }
     }
 
@@ -56,8 +57,8 @@ impl PushRequest {
             req.extend(backend);
         }
         let below = self.base_path.as_ref().map_or("", |path| path.as_str());
-        let whole = self.path.as_deref().unwrap_or_else(|| req.path());
-        let path = whole.strip_prefix(below.trim_end_matches('/'));
+        let full_path = self.path.as_deref().unwrap_or_else(|| req.path());
+        let path = full_path.strip_prefix(below.trim_end_matches('/'));
         // Paths of the rule's other matches are no endpoints: `/live` itself, or `/lively` next to `/live`.
         let path = path.filter(|path| path.starts_with('/')).unwrap_or("/");
         let outcome = reply.delegate(path).await;

@@ -15,52 +15,52 @@ pub(super) fn check_listener(
     problems: &mut ProblemList,
 ) -> bool {
     let before = problems.0.len();
-    let mut tell = |part, expected: &str, found: String| {
-        let place = ConfigPart::Listener(listener.name.clone());
-        problems.report(place, part, expected, found, Consequence::Omitted);
+    let mut report = |part, expected: &str, found: String| {
+        let part_of = ConfigPart::Listener(listener.name.clone());
+        problems.report(part_of, part, expected, found, Consequence::Omitted);
     };
     if listener.addresses.is_empty() {
-        tell("addresses", "at least one address", "none".to_owned());
+        report("addresses", "at least one address", "none".to_owned());
     }
     if listener.protocol == Protocol::Udp {
         let expected = "a connection protocol: UDP is not supported yet";
-        tell("protocol", expected, "Udp".to_owned());
+        report("protocol", expected, "Udp".to_owned());
     }
     let inet = |addr: &&Addr| !matches!(addr, Addr::Inet(addr) if addr.port() == 0);
     let addresses = || listener.addresses.iter().filter(inet);
-    let twice = addresses().find(|addr| addresses().filter(|other| other == addr).count() > 1);
-    if let Some(addr) = twice {
+    let duplicate = addresses().find(|addr| addresses().filter(|other| other == addr).count() > 1);
+    if let Some(addr) = duplicate {
         let found = format!("`{addr}` twice");
-        tell("addresses", "distinct addresses", found);
+        report("addresses", "distinct addresses", found);
     }
-    check_tls(listener, known, &mut tell);
+    check_tls(listener, known, &mut report);
     if let Some(redirect) = &listener.redirect_to_https {
         if listener.protocol != Protocol::Http {
             let found = format!("{:?}", listener.protocol);
-            tell("redirect_to_https", "the protocol Http", found);
+            report("redirect_to_https", "the protocol Http", found);
         }
         if !is_redirect(redirect.status) {
             let found = redirect.status.to_string();
-            tell("redirect_to_https", "301, 302, 303, 307 or 308", found);
+            report("redirect_to_https", "301, 302, 303, 307 or 308", found);
         }
         if redirect.port == 0 {
-            tell("redirect_to_https.port", "a port from 1 to 65535", "0".to_owned());
+            report("redirect_to_https.port", "a port from 1 to 65535", "0".to_owned());
         }
     }
     if let Some(proxy) = &listener.proxy_protocol {
         if proxy.from.is_empty() {
             let expected = "at least one trusted network";
-            tell("proxy_protocol.from", expected, "none".to_owned());
+            report("proxy_protocol.from", expected, "none".to_owned());
         }
         if proxy.timeout.is_zero() {
-            tell("proxy_protocol.timeout", "a time above 0", "0".to_owned());
+            report("proxy_protocol.timeout", "a time above 0", "0".to_owned());
         }
     }
-    check_limits(listener, &mut tell);
+    check_limits(listener, &mut report);
     let hops = listener.client_address.hops;
     if hops.is_some_and(|hops| !(1..=limits::HOPS).contains(&hops)) {
         let expected = format!("a number from 1 to {}", limits::HOPS);
-        tell(
+        report(
             "client_address.hops",
             &expected,
             hops.unwrap_or_default().to_string(),
@@ -73,53 +73,57 @@ pub(super) fn check_listener(
         .any(|policy| !matches!(policy, Policy::Cors(_)))
     {
         let expected = "only the CORS policy: other policies belong to rules";
-        tell("policies", expected, "another one".to_owned());
+        report("policies", expected, "another one".to_owned());
     }
     problems.0.len() == before
 }
 
 /// Checks limits of connections and heads, which must not be 0: no request would pass.
-fn check_limits(listener: &Listener, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_limits(listener: &Listener, report: &mut impl FnMut(&'static str, &str, String)) {
     let limits = &listener.limits;
-    let most = ringmain_web::limits::MAX_HEAD_BYTES;
+    let max = ringmain_web::limits::MAX_HEAD_BYTES;
     let head = limits.head_bytes;
-    if !(1024..=most).contains(&head) {
-        tell(
+    if !(1024..=max).contains(&head) {
+        report(
             "limits.head_bytes",
-            &format!("from 1024 to {most} bytes"),
+            &format!("from 1024 to {max} bytes"),
             head.to_string(),
         );
     }
     if limits.headers == 0 {
-        tell("limits.headers", "at least 1 header", "0".to_owned());
+        report("limits.headers", "at least 1 header", "0".to_owned());
     }
     if limits.head_timeout.is_zero() {
-        tell("limits.head_timeout", "a time above 0", "0".to_owned());
+        report("limits.head_timeout", "a time above 0", "0".to_owned());
     }
     if limits.requests_per_connection == Some(0) {
         let expected = "at least 1 request";
-        tell("limits.requests_per_connection", expected, "0".to_owned());
+        report("limits.requests_per_connection", expected, "0".to_owned());
     }
 }
 
-fn check_tls(listener: &Listener, known: &KnownNames<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
-    let ends_tls = matches!(listener.protocol, Protocol::Https | Protocol::Tls);
+fn check_tls(
+    listener: &Listener,
+    known: &KnownNames<'_>,
+    report: &mut impl FnMut(&'static str, &str, String),
+) {
+    let terminates_tls = matches!(listener.protocol, Protocol::Https | Protocol::Tls);
     match &listener.tls {
-        None if ends_tls => tell("tls", "certificates for TLS termination", "none".to_owned()),
-        Some(_) if !ends_tls => {
+        None if terminates_tls => report("tls", "certificates for TLS termination", "none".to_owned()),
+        Some(_) if !terminates_tls => {
             let found = format!("TLS at a listener of {:?}", listener.protocol);
-            tell("tls", "TLS only with the protocols Https and Tls", found);
+            report("tls", "TLS only with the protocols Https and Tls", found);
         }
         Some(tls) => {
             if tls.certificates.is_empty() {
-                tell("tls.certificates", "at least one certificate", "none".to_owned());
+                report("tls.certificates", "at least one certificate", "none".to_owned());
             }
             for name in tls
                 .certificates
                 .iter()
                 .filter(|name| !known.certificates.contains(&***name))
             {
-                tell(
+                report(
                     "tls.certificates",
                     "a certificate of the configuration",
                     format!("`{name}`"),
@@ -127,7 +131,7 @@ fn check_tls(listener: &Listener, known: &KnownNames<'_>, tell: &mut impl FnMut(
             }
             if let Some(clients) = &tls.clients {
                 known.check_authorities(&clients.authorities, |expected, found| {
-                    tell("tls.clients", expected, found)
+                    report("tls.clients", expected, found)
                 });
             }
         }
@@ -142,7 +146,7 @@ pub(super) fn is_redirect(status: u16) -> bool {
 
 /// Removes listeners that are in conflict with an earlier one of their address.
 pub(super) fn remove_conflicting(listeners: &mut Vec<&Arc<Listener>>, problems: &mut ProblemList) {
-    let mut taken: BTreeMap<String, Vec<&Arc<Listener>>> = BTreeMap::new();
+    let mut by_address: BTreeMap<String, Vec<&Arc<Listener>>> = BTreeMap::new();
     listeners.retain(|listener| {
         let addresses = listener.addresses.iter().map(|address| {
             // Datagrams have a port space of their own, and each port 0 is a port of its own.
@@ -153,18 +157,18 @@ pub(super) fn remove_conflicting(listeners: &mut Vec<&Arc<Listener>>, problems: 
         let addresses: Vec<_> = addresses.collect();
         let others = addresses
             .iter()
-            .filter_map(|address| taken.get(address))
+            .filter_map(|address| by_address.get(address))
             .flatten();
         for other in others {
             if let Some((part, expected, found)) = find_conflict(listener, other) {
-                let place = ConfigPart::Listener(listener.name.clone());
+                let part_of = ConfigPart::Listener(listener.name.clone());
                 let found = format!("{found}, as at listener `{}` of the same address", other.name);
-                problems.report(place, part, expected, found, Consequence::Omitted);
+                problems.report(part_of, part, expected, found, Consequence::Omitted);
                 return false;
             }
         }
         for address in addresses {
-            taken.entry(address).or_default().push(listener);
+            by_address.entry(address).or_default().push(listener);
         }
         true
     });
@@ -188,10 +192,10 @@ fn find_conflict(new: &Listener, old: &Listener) -> Option<(&'static str, &'stat
             "none".to_owned(),
         ));
     }
-    let twice = new.hostnames.iter().find(|host| old.hostnames.contains(host))?;
+    let duplicate = new.hostnames.iter().find(|host| old.hostnames.contains(host))?;
     Some((
         "hostnames",
         "hosts unique among the listeners of the address",
-        format!("`{twice}`"),
+        format!("`{duplicate}`"),
     ))
 }

@@ -116,7 +116,7 @@ impl ProblemList {
         outcome: Consequence,
     ) -> Vec<bool> {
         let mut names = HashSlots::with_capacity(parts.len());
-        let is_again = (0..).zip(parts).map(|(index, part)| {
+        let is_duplicate = (0..).zip(parts).map(|(index, part)| {
             let name = name_of(part);
             let hash = hash_text(0, name.as_bytes());
             let Some(first) = names.find(hash, |index| name_of(&parts[index as usize]) == name) else {
@@ -132,7 +132,7 @@ impl ProblemList {
             self.report(place(name.clone()), "name", expected, found, outcome);
             true
         });
-        is_again.collect()
+        is_duplicate.collect()
     }
 }
 
@@ -170,11 +170,15 @@ impl<'c> CheckedConfig<'c> {
         );
         listeners.retain(|listener| listeners::check_listener(listener, &known, &mut problems));
         listeners::remove_conflicting(&mut listeners, &mut problems);
-        let served = |it: &&Arc<Listener>| listeners.iter().any(|other| Arc::ptr_eq(it, other));
+        let served = |listener: &&Arc<Listener>| listeners.iter().any(|other| Arc::ptr_eq(listener, other));
         let left_out = if listeners.len() == config.listeners.len() {
             Vec::new()
         } else {
-            config.listeners.iter().filter(|it| !served(it)).collect()
+            config
+                .listeners
+                .iter()
+                .filter(|listener| !served(listener))
+                .collect()
         };
         CheckedConfig {
             routes: check_routes(config, &listeners, &mut problems),
@@ -224,7 +228,7 @@ fn check_routes<'c>(
     listed
 }
 
-/// Does the same for stream routes.
+/// Like [`check_routes`], for stream routes.
 fn check_streams(
     config: &Config,
     listeners: &[&Arc<Listener>],
@@ -248,14 +252,14 @@ fn check_streams(
 
 /// Returns a stream route that takes connections without a backend, so that they do not fall to wider routes.
 fn rejected_stream(stream: &StreamRoute) -> StreamRoute {
-    let nowhere = WeightedBackend {
+    let broken_backend = WeightedBackend {
         target: Target::Broken {
             reason: DUPLICATE_NAME.into(),
         },
         ..WeightedBackend::new("")
     };
     StreamRoute {
-        backends: vec![nowhere],
+        backends: vec![broken_backend],
         ..stream.clone()
     }
 }
@@ -268,14 +272,14 @@ struct KnownNames<'c> {
 
 impl KnownNames<'_> {
     /// Checks that every named set of authorities exists and that there is at least one.
-    fn check_authorities(&self, names: &[Name], mut tell: impl FnMut(&str, String)) -> bool {
+    fn check_authorities(&self, names: &[Name], mut report: impl FnMut(&str, String)) -> bool {
         if names.is_empty() {
-            tell("at least one set of authorities", "none".to_owned());
+            report("at least one set of authorities", "none".to_owned());
         }
         let missing = names.iter().filter(|name| !self.authorities.contains(&***name));
         missing
             .clone()
-            .for_each(|name| tell("authorities of the configuration", format!("`{name}`")));
+            .for_each(|name| report("authorities of the configuration", format!("`{name}`")));
         !names.is_empty() && missing.count() == 0
     }
 }

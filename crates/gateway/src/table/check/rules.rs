@@ -75,24 +75,24 @@ pub(super) fn check_counts(route: &Route, problems: &mut ProblemList) -> bool {
         .map(|rule| rule.matches.len())
         .max()
         .unwrap_or(0);
-    let mut fits = true;
-    for (part, found, most) in [
+    let mut is_valid = true;
+    for (part, found, max) in [
         ("rules", route.rules.len(), limits::RULES),
         ("matches", matches, limits::MATCHES),
     ] {
-        if found > most {
+        if found > max {
             let place = ConfigPart::Route(route.name.clone(), None);
             problems.report(
                 place,
                 part,
-                format!("at most {most}"),
+                format!("at most {max}"),
                 found.to_string(),
                 Consequence::Responds500,
             );
-            fits = false;
+            is_valid = false;
         }
     }
-    fits
+    is_valid
 }
 
 /// Checks a stream route. Returns whether it can be served.
@@ -176,7 +176,7 @@ pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
     }
 }
 
-fn check_authz(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_authz(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)) {
     let policies = rule.policies.iter().filter_map(|policy| match policy {
         Policy::ExternalAuth(policy) => Some(policy),
         _ => None,
@@ -185,14 +185,14 @@ fn check_authz(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
         let StatusRange { first, last } = policy.allowed;
         if first < 200 || last > 299 || first > last {
             let found = format!("{first} to {last}");
-            tell("policies.authz.allowed", "statuses from 200 to 299", found);
+            report("policies.authz.allowed", "statuses from 200 to 299", found);
         }
         if policy.body == 0 {
             continue;
         }
         if policy.body > limits::AUTHZ_REQUEST_BYTES {
             let expected = format!("at most {} bytes", limits::AUTHZ_REQUEST_BYTES);
-            tell("policies.authz.body", &expected, policy.body.to_string());
+            report("policies.authz.body", &expected, policy.body.to_string());
         }
         let is_filter = |policy: &Policy| matches!(policy, Policy::Filter(_));
         let conflict = match &rule.action {
@@ -203,7 +203,7 @@ fn check_authz(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
             _ => continue,
         };
         let expected = format!("no body for the service beside {conflict}");
-        tell("policies.authz.body", &expected, policy.body.to_string());
+        report("policies.authz.body", &expected, policy.body.to_string());
     }
 }
 
@@ -211,7 +211,7 @@ fn check_authz(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
 pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemList) -> Option<String> {
     let rule = &route.rules[number];
     let mut broken = None;
-    let mut tell = |part: &'static str, expected: &str, found: String| {
+    let mut report = |part: &'static str, expected: &str, found: String| {
         broken.get_or_insert_with(|| format!("{part}: expected {expected}, found {found}"));
         let place = ConfigPart::Route(route.name.clone(), Some(number));
         problems.report(place, part, expected, found, Consequence::Responds500);
@@ -220,41 +220,41 @@ pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemLis
         Action::Forward(forward) => Some(&forward.rewrite),
         _ => None,
     };
-    check_request_headers(&rule.request_headers, rewrite, &mut tell);
-    check_headers(&rule.response_headers, &mut tell);
-    check_status_headers(&rule.status_headers, &mut tell);
+    check_request_headers(&rule.request_headers, rewrite, &mut report);
+    check_headers(&rule.response_headers, &mut report);
+    check_status_headers(&rule.status_headers, &mut report);
     for page in &rule.error_pages {
         let range = page.statuses;
         if !(400..=599).contains(&range.first) || !(range.first..=599).contains(&range.last) {
             let found = format!("{} to {}", range.first, range.last);
-            tell("error_pages", "statuses from 400 to 599", found);
+            report("error_pages", "statuses from 400 to 599", found);
         }
-        check_response(&page.response, &mut tell);
+        check_response(&page.response, &mut report);
     }
-    check_claims(rule, &mut tell);
-    check_authz(rule, &mut tell);
-    check_satisfy_any(rule, &mut tell);
-    check_action(rule, &mut tell);
+    check_claims(rule, &mut report);
+    check_authz(rule, &mut report);
+    check_satisfy_any(rule, &mut report);
+    check_action(rule, &mut report);
     broken
 }
 
 /// Checks that `satisfy: any` has more than one policy.
-fn check_satisfy_any(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
-    let is_one = |policy: &&Policy| match policy {
+fn check_satisfy_any(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)) {
+    let is_accepted = |policy: &&Policy| match policy {
         Policy::Addresses(addresses) => !addresses.allow.is_empty(),
         Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => true,
         _ => false,
     };
-    let found = rule.policies.iter().filter(is_one).count();
+    let found = rule.policies.iter().filter(is_accepted).count();
     if rule.policies.contains(&Policy::SatisfyAny) && found < 2 {
         let expected = "`any` only with at least two of `addresses` that has `allow`, `client_certificate`, `basic`, `api_keys` \
                         and `jwt`";
-        tell("policies.satisfy", expected, found.to_string());
+        report("policies.satisfy", expected, found.to_string());
     }
 }
 
 /// Checks that limits by claim have a policy that validates tokens.
-fn check_claims(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_claims(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)) {
     if rule
         .policies
         .iter()
@@ -270,17 +270,17 @@ fn check_claims(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) 
         };
         if let Some(RateKey::Claim(path)) = by.iter().find(|key| matches!(key, RateKey::Claim(_))) {
             let expected = "claims only together with the policy `jwt`";
-            tell(part, expected, format!("`{}` and no `jwt`", path.0));
+            report(part, expected, format!("`{}` and no `jwt`", path.0));
         }
     }
 }
 
-fn check_action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_action(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)) {
     match &rule.action {
-        Action::Forward(forward) => self::check_forward(rule, forward, tell),
+        Action::Forward(forward) => self::check_forward(rule, forward, report),
         Action::Redirect(redirect) => {
             if !is_redirect(redirect.status) {
-                tell(
+                report(
                     "redirect.status",
                     "301, 302, 303, 307 or 308",
                     redirect.status.to_string(),
@@ -291,14 +291,14 @@ fn check_action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) 
                 .as_ref()
                 .filter(|host| host.wildcard_suffix().is_some())
             {
-                tell("redirect.host", "one host", format!("`{host}`"));
+                report("redirect.host", "one host", format!("`{host}`"));
             }
-            check_path_rewrite(rule, redirect.path.as_ref(), "redirect.path", tell);
+            check_path_rewrite(rule, redirect.path.as_ref(), "redirect.path", report);
         }
-        Action::Respond(answer) => self::check_response(answer, tell),
+        Action::Respond(response) => self::check_response(response, report),
         Action::Files(files) => {
             if !files.root.is_absolute() {
-                tell(
+                report(
                     "files.root",
                     "an absolute path",
                     format!("`{}`", files.root.display()),
@@ -309,39 +309,39 @@ fn check_action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) 
                 .iter()
                 .find(|name| name.is_empty() || name.contains('/'))
             {
-                tell("files.index", "names of files", format!("`{name}`"));
+                report("files.index", "names of files", format!("`{name}`"));
             }
         }
         Action::Push(_) => {
             let filters = rule.policies.iter().find_map(|policy| match policy {
-                Policy::Filter(used) => Some(used),
+                Policy::Filter(filter) => Some(filter),
                 _ => None,
             });
-            if let Some(used) = filters {
+            if let Some(filter) = filters {
                 let expected = "no filters on a push rule: they do not process its messages";
-                tell("filters", expected, format!("`{}`", used.name));
+                report("filters", expected, format!("`{}`", filter.name));
             }
         }
         Action::Broken { .. } => {}
     }
 }
 
-fn check_forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &str, String)) {
-    check_rewrite(rule, &forward.rewrite, tell);
+fn check_forward(rule: &Rule, forward: &Forward, report: &mut impl FnMut(&'static str, &str, String)) {
+    check_rewrite(rule, &forward.rewrite, report);
     for backend in &forward.backends {
-        check_rewrite(rule, &backend.rewrite, tell);
-        check_request_headers(&backend.request_headers, Some(&backend.rewrite), tell);
-        check_headers(&backend.response_headers, tell);
-        check_status_headers(&backend.status_headers, tell);
+        check_rewrite(rule, &backend.rewrite, report);
+        check_request_headers(&backend.request_headers, Some(&backend.rewrite), report);
+        check_headers(&backend.response_headers, report);
+        check_status_headers(&backend.status_headers, report);
         if backend.weight > limits::WEIGHT {
             let expected = format!("a weight of at most {}", limits::WEIGHT);
-            tell("backends.weight", &expected, backend.weight.to_string());
+            report("backends.weight", &expected, backend.weight.to_string());
         }
     }
     for mirror in &forward.mirrors {
         let Fraction { part, of } = mirror.share;
         if part > of || of == 0 {
-            tell(
+            report(
                 "mirrors.share",
                 "a fraction of at most 1",
                 format!("{part} of {of}"),
@@ -349,21 +349,21 @@ fn check_forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static 
         }
         if mirror.body_bytes > limits::MIRROR_BODY_BYTES {
             let expected = format!("at most {} bytes", limits::MIRROR_BODY_BYTES);
-            tell("mirrors.body_bytes", &expected, mirror.body_bytes.to_string());
+            report("mirrors.body_bytes", &expected, mirror.body_bytes.to_string());
         }
     }
     if let Some(retry) = &forward.retry {
         if retry.attempts > limits::RETRIES {
             let expected = format!("at most {}", limits::RETRIES);
-            tell("retry.attempts", &expected, retry.attempts.to_string());
+            report("retry.attempts", &expected, retry.attempts.to_string());
         }
         if retry.backoff_min > retry.backoff {
             let found = format!("at least {:?}, at most {:?}", retry.backoff_min, retry.backoff);
-            tell("retry.backoff_min", "at most `retry.backoff`", found);
+            report("retry.backoff_min", "at most `retry.backoff`", found);
         }
         if retry.backoff > retry.backoff_max {
             let found = format!("{:?}, then at most {:?}", retry.backoff, retry.backoff_max);
-            tell("retry.backoff", "at most the maximum backoff", found);
+            report("retry.backoff", "at most the maximum backoff", found);
         }
     }
     let timeouts = &forward.timeouts;
@@ -371,24 +371,24 @@ fn check_forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static 
         && per_try > request
     {
         let expected = format!("at most the request timeout, {request:?}");
-        tell("timeouts.per_try", &expected, format!("{per_try:?}"));
+        report("timeouts.per_try", &expected, format!("{per_try:?}"));
     }
     if [timeouts.request, timeouts.per_try, timeouts.idle].contains(&Some(std::time::Duration::ZERO)) {
-        tell("timeouts", "times above 0", "0".to_owned());
+        report("timeouts", "times above 0", "0".to_owned());
     }
     let own = forward.backends.iter().map(|backend| backend.affinity.as_deref());
     for affinity in own.chain([forward.affinity.as_deref()]).flatten() {
-        check_affinity(affinity, tell);
+        check_affinity(affinity, report);
     }
 }
 
-fn check_affinity(affinity: &Affinity, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_affinity(affinity: &Affinity, report: &mut impl FnMut(&'static str, &str, String)) {
     if let AffinityBy::Cookie(cookie) = &affinity.by {
         if !cookie.has_valid_name() {
-            tell("affinity.cookie.name", "a token", format!("`{}`", cookie.name));
+            report("affinity.cookie.name", "a token", format!("`{}`", cookie.name));
         }
         if !cookie.has_valid_path() {
-            tell(
+            report(
                 "affinity.cookie.path",
                 "a path",
                 format!("`{}`", cookie.path.escape_debug()),
@@ -397,15 +397,15 @@ fn check_affinity(affinity: &Affinity, tell: &mut impl FnMut(&'static str, &str,
     }
 }
 
-fn check_rewrite(rule: &Rule, rewrite: &Rewrite, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_rewrite(rule: &Rule, rewrite: &Rewrite, report: &mut impl FnMut(&'static str, &str, String)) {
     if let Some(host) = rewrite
         .host
         .as_ref()
         .filter(|host| host.wildcard_suffix().is_some())
     {
-        tell("rewrite.host", "one host", format!("`{host}`"));
+        report("rewrite.host", "one host", format!("`{host}`"));
     }
-    check_path_rewrite(rule, rewrite.path.as_ref(), "rewrite.path", tell);
+    check_path_rewrite(rule, rewrite.path.as_ref(), "rewrite.path", report);
 }
 
 /// Checks that a prefix is only replaced where the match is a prefix.
@@ -413,35 +413,35 @@ fn check_path_rewrite(
     rule: &Rule,
     path: Option<&PathRewrite>,
     part: &'static str,
-    tell: &mut impl FnMut(&'static str, &str, String),
+    report: &mut impl FnMut(&'static str, &str, String),
 ) {
     let prefixes = |path: &PathMatch| matches!(path, PathMatch::Prefix(_));
     if matches!(path, Some(PathRewrite::Prefix(_))) && !rule.matches.iter().all(|found| prefixes(&found.path))
     {
         let found = "a match of another kind".to_owned();
-        tell(part, "only prefix matches, since the prefix is replaced", found);
+        report(part, "only prefix matches, since the prefix is replaced", found);
     }
 }
 
-fn check_response(answer: &DirectResponse, tell: &mut impl FnMut(&'static str, &str, String)) {
-    if !(200..=599).contains(&answer.status) {
-        tell(
+fn check_response(response: &DirectResponse, report: &mut impl FnMut(&'static str, &str, String)) {
+    if !(200..=599).contains(&response.status) {
+        report(
             "answer.status",
             "a status from 200 to 599",
-            answer.status.to_string(),
+            response.status.to_string(),
         );
     }
-    if answer.body.0.len() > limits::ANSWER_BYTES {
+    if response.body.0.len() > limits::ANSWER_BYTES {
         let expected = format!("at most {} bytes", limits::ANSWER_BYTES);
-        tell("answer.body", &expected, answer.body.0.len().to_string());
+        report("answer.body", &expected, response.body.0.len().to_string());
     }
 }
 
-fn check_status_headers(all: &[StatusHeaders], tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_status_headers(all: &[StatusHeaders], report: &mut impl FnMut(&'static str, &str, String)) {
     for StatusHeaders { statuses, changes } in all {
-        check_headers(changes, tell);
+        check_headers(changes, report);
         if statuses.is_empty() {
-            tell(
+            report(
                 "response_headers.by_status",
                 "at least one status",
                 "none".to_owned(),
@@ -450,13 +450,13 @@ fn check_status_headers(all: &[StatusHeaders], tell: &mut impl FnMut(&'static st
         for range in statuses {
             if !(200..=599).contains(&range.first) || !(range.first..=599).contains(&range.last) {
                 let found = format!("{} to {}", range.first, range.last);
-                tell("response_headers.by_status", "statuses from 200 to 599", found);
+                report("response_headers.by_status", "statuses from 200 to 599", found);
             }
         }
     }
 }
 
-fn check_headers(changes: &HeaderChanges, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_headers(changes: &HeaderChanges, report: &mut impl FnMut(&'static str, &str, String)) {
     let written = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
     for name in changes.remove.iter().chain(written) {
         if FRAMING
@@ -464,7 +464,7 @@ fn check_headers(changes: &HeaderChanges, tell: &mut impl FnMut(&'static str, &s
             .any(|framing| framing.eq_ignore_ascii_case(name.as_str()))
         {
             let expected = "no framing or hop-by-hop headers";
-            tell("headers", expected, format!("`{}`", name.as_str()));
+            report("headers", expected, format!("`{}`", name.as_str()));
         }
     }
 }
@@ -478,13 +478,13 @@ fn is_host(name: &HeaderName) -> bool {
 fn check_request_headers(
     changes: &HeaderChanges,
     rewrite: Option<&Rewrite>,
-    tell: &mut impl FnMut(&'static str, &str, String),
+    report: &mut impl FnMut(&'static str, &str, String),
 ) {
-    check_headers(changes, tell);
+    check_headers(changes, report);
     let added = changes.add.iter().map(|(name, _)| name);
     if changes.remove.iter().chain(added).any(is_host) {
         let expected = "`Host` only in `set`: a request has exactly one";
-        tell(
+        report(
             "request_headers",
             expected,
             "`Host` in `remove` or `add`".to_owned(),
@@ -493,11 +493,11 @@ fn check_request_headers(
     for (_, value) in changes.set.iter().filter(|(name, _)| is_host(name)) {
         if !is_authority(value.as_str()) {
             let expected = "a host with an optional port as the value of `Host`";
-            tell("request_headers", expected, "another value".to_owned());
+            report("request_headers", expected, "another value".to_owned());
         }
         if rewrite.is_some_and(|rewrite| rewrite.host.is_some()) {
             let expected = "the host either in `rewrite.host` or in `request_headers.set`";
-            tell("request_headers", expected, "both".to_owned());
+            report("request_headers", expected, "both".to_owned());
         }
     }
 }

@@ -34,8 +34,8 @@ pub(crate) fn unresolved_parts(config: &Config) -> Vec<Problem> {
             check_target(&backend.target, "backends", place, &mut problems);
         }
     }
-    for ask in config.push.iter().flat_map(|push| push.proxy.events.values()) {
-        check_target(&ask.upstream, "proxy", || ConfigPart::Push, &mut problems);
+    for endpoint in config.push.iter().flat_map(|push| push.proxy.events.values()) {
+        check_target(&endpoint.upstream, "proxy", || ConfigPart::Push, &mut problems);
     }
     problems.0
 }

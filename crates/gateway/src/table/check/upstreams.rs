@@ -15,29 +15,29 @@ pub(super) fn check_upstream(
     problems: &mut ProblemList,
 ) -> bool {
     let before = problems.0.len();
-    let mut tell = |part, expected: &str, found: String| {
+    let mut report = |part, expected: &str, found: String| {
         let place = ConfigPart::Upstream(upstream.name.clone());
         problems.report(place, part, expected, found, Consequence::Omitted);
     };
-    check_endpoints(upstream, &mut tell);
+    check_endpoints(upstream, &mut report);
     if let Some(found) = &upstream.tls {
-        check_tls(found, known, &mut tell);
+        check_tls(found, known, &mut report);
     }
     if upstream.pool.connections == 0 || upstream.pool.requests == 0 {
-        tell("pool", "at least one connection and one request", "0".to_owned());
+        report("pool", "at least one connection and one request", "0".to_owned());
     }
     if upstream.pool.requests_per_connection == Some(0) {
         let expected = "at least 1 request";
-        tell("pool.requests_per_connection", expected, "0".to_owned());
+        report("pool.requests_per_connection", expected, "0".to_owned());
     }
     let streams = upstream.pool.streams_per_connection;
     if !(1..=limits::UPSTREAM_STREAMS_MOST).contains(&streams) {
         let expected = format!("from 1 to {}", limits::UPSTREAM_STREAMS_MOST);
-        tell("pool.streams_per_connection", &expected, streams.to_string());
+        report("pool.streams_per_connection", &expected, streams.to_string());
     }
     let share = upstream.pool.client_share;
     if !(1..=100).contains(&share) {
-        tell(
+        report(
             "pool.client_share",
             "a percentage from 1 to 100",
             share.to_string(),
@@ -45,88 +45,88 @@ pub(super) fn check_upstream(
     }
     if upstream.protocol == UpstreamProtocol::Auto && upstream.tls.is_none() {
         let expected = "`tls` for protocol negotiation, or `http1` or `http2`";
-        tell("protocol", expected, "`auto` without it".to_owned());
+        report("protocol", expected, "`auto` without it".to_owned());
     }
     if upstream.connect_timeout.is_zero() {
-        tell("connect_timeout", "a time above 0", "0".to_owned());
+        report("connect_timeout", "a time above 0", "0".to_owned());
     }
     if let Some(start) = upstream
         .slow_start
         .filter(|start| !(1..=100).contains(&start.from_percent))
     {
-        tell(
+        report(
             "slow_start.from_percent",
             "from 1 to 100",
             start.from_percent.to_string(),
         );
     }
-    check_retry_budget(&upstream.retry_budget, &mut tell);
+    check_retry_budget(&upstream.retry_budget, &mut report);
     if upstream.slow_start.is_some_and(|start| start.window.is_zero()) {
-        tell("slow_start.window", "a time above 0", "0".to_owned());
+        report("slow_start.window", "a time above 0", "0".to_owned());
     }
     if let Balance::PeakEwma { half_life } = &upstream.balance
         && half_life.is_zero()
     {
-        tell("balance.peak_ewma", "a time above 0", "0".to_owned());
+        report("balance.peak_ewma", "a time above 0", "0".to_owned());
     }
-    check_health(upstream, &mut tell);
+    check_health(upstream, &mut report);
     problems.0.len() == before
 }
 
 /// Checks addresses and weights.
-fn check_endpoints(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_endpoints(upstream: &Upstream, report: &mut impl FnMut(&'static str, &str, String)) {
     for endpoint in &upstream.endpoints {
         match &endpoint.address {
             EndpointLocation::Address(address) if address.port() == 0 => {
-                tell("endpoints", "a port", address.to_string())
+                report("endpoints", "a port", address.to_string())
             }
             EndpointLocation::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
-                tell("endpoints", "a host and a port", format!("`{name}:{port}`"));
+                report("endpoints", "a host and a port", format!("`{name}:{port}`"));
             }
             EndpointLocation::Unix(path) if !path.is_absolute() => {
-                tell("endpoints", "an absolute path", format!("`{}`", path.display()));
+                report("endpoints", "an absolute path", format!("`{}`", path.display()));
             }
             _ => {}
         }
         if endpoint.weight > limits::WEIGHT {
             let expected = format!("a weight of at most {}", limits::WEIGHT);
-            tell("endpoints.weight", &expected, endpoint.weight.to_string());
+            report("endpoints.weight", &expected, endpoint.weight.to_string());
         }
     }
 }
 
 /// Checks the TLS settings towards an upstream.
-fn check_tls(tls: &UpstreamTls, known: &KnownNames<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_tls(tls: &UpstreamTls, known: &KnownNames<'_>, report: &mut impl FnMut(&'static str, &str, String)) {
     if let Some(name) = tls
         .certificate
         .as_ref()
         .filter(|name| !known.certificates.contains(&***name))
     {
-        tell(
+        report(
             "tls.certificate",
             "a certificate of the configuration",
             format!("`{name}`"),
         );
     }
     if let Trust::Authorities(names) = &tls.trust {
-        known.check_authorities(names, |expected, found| tell("tls.trust", expected, found));
+        known.check_authorities(names, |expected, found| report("tls.trust", expected, found));
     }
     let wildcard = tls
         .server_name
         .as_ref()
         .filter(|name| name.wildcard_suffix().is_some());
     if let Some(name) = wildcard {
-        tell("tls.server_name", "one host", format!("`{name}`"));
+        report("tls.server_name", "one host", format!("`{name}`"));
     }
     for name in &tls.subject_names {
         match name {
             SubjectName::Host(host) if host.wildcard_suffix().is_some() => {
                 let expected = "hosts without `*` (wildcard certificates match anyway) and URIs";
-                tell("tls.subject_names", expected, format!("`{host}`"));
+                report("tls.subject_names", expected, format!("`{host}`"));
             }
             SubjectName::Uri(uri) if !is_uri(uri) => {
                 let expected = "URIs with a scheme, such as `spiffe://shop.example/cart`";
-                tell("tls.subject_names", expected, format!("`{}`", uri.escape_debug()));
+                report("tls.subject_names", expected, format!("`{}`", uri.escape_debug()));
             }
             SubjectName::Host(_) | SubjectName::Uri(_) => {}
         }
@@ -144,23 +144,23 @@ fn is_uri(text: &str) -> bool {
     })
 }
 
-fn check_retry_budget(budget: &RetryBudget, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_retry_budget(budget: &RetryBudget, report: &mut impl FnMut(&'static str, &str, String)) {
     if budget.percent > 100 {
         let found = budget.percent.to_string();
-        tell("retry_budget.percent", "at most 100 percent", found);
+        report("retry_budget.percent", "at most 100 percent", found);
     }
     if budget.least_interval.is_zero() {
-        tell("retry_budget.least_interval", "a time above 0", "0".to_owned());
+        report("retry_budget.least_interval", "a time above 0", "0".to_owned());
     }
     if budget.interval.is_some_and(|interval| interval.is_zero()) {
-        tell("retry_budget.interval", "a time above 0", "0".to_owned());
+        report("retry_budget.interval", "a time above 0", "0".to_owned());
     }
 }
 
-fn check_health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
+fn check_health(upstream: &Upstream, report: &mut impl FnMut(&'static str, &str, String)) {
     let mut percent = |part, value: u8| {
         if value > 100 {
-            tell(part, "at most 100 percent", value.to_string());
+            report(part, "at most 100 percent", value.to_string());
         }
     };
     percent("health.panic_percent", upstream.health.panic_percent);
@@ -174,25 +174,25 @@ fn check_health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, S
             outliers.failure_percent.unwrap_or(0),
         );
         if outliers.interval.is_zero() || outliers.ejected.is_zero() {
-            tell("health.outliers", "times above 0", "0".to_owned());
+            report("health.outliers", "times above 0", "0".to_owned());
         }
     }
     let Some(active) = &upstream.health.active else {
         return;
     };
     if active.every.is_zero() || active.timeout.is_zero() {
-        tell("health.active", "times above 0", "0".to_owned());
+        report("health.active", "times above 0", "0".to_owned());
     }
     if active.port == Some(0) {
-        tell("health.active.port", "a port from 1 to 65535", "0".to_owned());
+        report("health.active.port", "a port from 1 to 65535", "0".to_owned());
     }
     if active.healthy_after == 0 || active.unhealthy_after == 0 {
-        tell("health.active", "at least 1 response", "0".to_owned());
+        report("health.active", "at least 1 response", "0".to_owned());
     }
     if let HealthCheck::Http { target, .. } = &active.check
         && !(target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic()))
     {
-        tell(
+        report(
             "health.active.target",
             "a path that begins with `/`",
             format!("`{target}`"),

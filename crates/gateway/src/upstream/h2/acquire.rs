@@ -56,8 +56,8 @@ impl Drop for DialGuard<'_> {
         sessions
             .last_dial
             .set((sessions.last_dial.get().0 + 1, self.outcome));
-        let joined = std::mem::take(&mut *sessions.dial_waiters.borrow_mut());
-        joined.into_iter().for_each(Waker::wake);
+        let wakers = std::mem::take(&mut *sessions.dial_waiters.borrow_mut());
+        wakers.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -71,11 +71,14 @@ impl SessionList {
         list.iter().find(fits).map(H2Session::reserve_stream)
     }
 
-    /// Closes sessions that have been idle for at least `most`, or every session; removes closed sessions.
-    pub(in crate::upstream) fn sweep(&self, now: Time, most: Duration, all: bool) {
+    /// Closes sessions that have been idle for at least `idle_limit`, or every session; removes closed sessions.
+    pub(in crate::upstream) fn sweep(&self, now: Time, idle_limit: Duration, all: bool) {
         let list = self.sessions.borrow().clone();
         for session in list {
-            if session.idle_for(now).is_some_and(|span| all || span >= most) {
+            if session
+                .idle_for(now)
+                .is_some_and(|span| all || span >= idle_limit)
+            {
                 drop(session.close());
             }
         }
@@ -117,8 +120,8 @@ impl SessionList {
 
     /// Returns whether a dial in progress will have room for one more request.
     fn dial_has_capacity(&self, streams: u32) -> bool {
-        let room = self.dials.get().saturating_mul(streams.saturating_sub(1));
-        self.dial_waiters.borrow().len() < room as usize
+        let capacity = self.dials.get().saturating_mul(streams.saturating_sub(1));
+        self.dial_waiters.borrow().len() < capacity as usize
     }
 
     fn start_dial(&self) -> DialGuard<'_> {
@@ -146,34 +149,34 @@ impl UpstreamPool {
         }
     }
 
-    /// Returns a stream to an endpoint within `span`; a whole connection if the endpoint does not support HTTP/2. With a greeting, the stream
-    /// is on a new connection for this request alone.
+    /// Returns a stream to an endpoint within `span`; an HTTP/1.1 connection if the endpoint does not support HTTP/2. With a PROXY header,
+    /// the stream is on a new connection for this request alone.
     pub(in crate::upstream) async fn acquire_h2(
         &self,
         end: &Rc<PoolEndpoint>,
         fresh: bool,
-        greeting: &[u8],
+        proxy_header: &[u8],
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
-        let until = self.cx.now().after(span);
-        let _linking = self.h2.start_acquire();
+        let deadline = self.cx.now().after(span);
+        let _guard = self.h2.start_acquire();
         loop {
-            let left = until.since(self.cx.now());
+            let remaining = deadline.since(self.cx.now());
             // The configuration may have changed during the wait.
             let end = &self.current_endpoint(end);
             let sessions = &end.sessions;
             if self.protocol() == UpstreamProtocol::Http1 {
                 // The protocol has changed during the wait.
-                return self.acquire_http1(end, fresh, greeting, left).await;
+                return self.acquire_http1(end, fresh, proxy_header, remaining).await;
             }
-            let alone = !greeting.is_empty();
+            let exclusive = !proxy_header.is_empty();
             if !self.is_multiplexed(end) {
-                if !(fresh || alone)
-                    && let Some(sole) = self.try_acquire_idle(end)
+                if !(fresh || exclusive)
+                    && let Some(pooled) = self.try_acquire_idle(end)
                 {
-                    return Ok(UpstreamConn::Http1(sole));
+                    return Ok(UpstreamConn::Http1(pooled));
                 }
-            } else if !alone {
+            } else if !exclusive {
                 if let Some(channel) = sessions.try_acquire_stream(fresh) {
                     return Ok(UpstreamConn::H2(channel));
                 }
@@ -181,23 +184,23 @@ impl UpstreamPool {
                     .streams_per_connection()
                     .min(limits::UPSTREAM_STREAMS_ASSUMED);
                 if sessions.dial_has_capacity(streams) {
-                    self.wait_for_dial(sessions, left).await?;
+                    self.wait_for_dial(sessions, remaining).await?;
                     continue;
                 }
             }
-            let most = self.connection_limit();
-            let permit = match self.upstream.acquire_connection(most) {
+            let limit = self.connection_limit();
+            let permit = match self.upstream.acquire_connection(limit) {
                 Ok(permit) => permit,
                 Err(_) => {
-                    let alone = alone || fresh && !self.is_multiplexed(end);
-                    match self.wait_for_connection(end, alone, most, left).await? {
+                    let exclusive = exclusive || fresh && !self.is_multiplexed(end);
+                    match self.wait_for_connection(end, exclusive, limit, remaining).await? {
                         WaitOutcome::Permit(permit) => permit,
-                        WaitOutcome::Connection(link) => return Ok(link),
+                        WaitOutcome::Connection(conn) => return Ok(conn),
                     }
                 }
             };
-            let left = until.since(self.cx.now());
-            return self.open_session(end, permit, greeting, left).await;
+            let remaining = deadline.since(self.cx.now());
+            return self.open_session(end, permit, proxy_header, remaining).await;
         }
     }
 
@@ -205,14 +208,14 @@ impl UpstreamPool {
     async fn wait_for_dial(&self, sessions: &SessionList, span: Duration) -> Result<(), Fault> {
         let (before, _) = sessions.last_dial.get();
         let mut sleep = pin!(self.cx.sleep(span));
-        let mut is_in = false;
+        let mut is_registered = false;
         poll_fn(|context| {
             let (now, outcome) = sessions.last_dial.get();
             if now != before {
                 return Poll::Ready(outcome.map_or(Ok(()), Err));
             }
-            if !is_in {
-                is_in = true;
+            if !is_registered {
+                is_registered = true;
                 sessions.dial_waiters.borrow_mut().push(context.waker().clone());
             }
             sleep.as_mut().poll(context).map(|()| Err(Fault::ConnectTimeout))
@@ -225,65 +228,65 @@ impl UpstreamPool {
         &self,
         end: &Rc<PoolEndpoint>,
         permit: ConnectionPermit,
-        greeting: &[u8],
+        proxy_header: &[u8],
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
-        // A connection with a greeting is for one client: other requests cannot join.
-        let mut dialling = greeting.is_empty().then(|| end.sessions.start_dial());
-        let begun = self.open_negotiated(end, permit, greeting, span).await;
-        if let (Err(fault), Some(dialling)) = (&begun, &mut dialling) {
-            dialling.outcome = Some(*fault);
+        // A connection with a PROXY header is for one client: other requests cannot join.
+        let mut dial = proxy_header.is_empty().then(|| end.sessions.start_dial());
+        let result = self.open_negotiated(end, permit, proxy_header, span).await;
+        if let (Err(fault), Some(dial)) = (&result, &mut dial) {
+            dial.outcome = Some(*fault);
         }
-        begun
+        result
     }
 
     async fn open_negotiated(
         &self,
         end: &Rc<PoolEndpoint>,
         permit: ConnectionPermit,
-        greeting: &[u8],
+        proxy_header: &[u8],
         span: Duration,
     ) -> Result<UpstreamConn, Fault> {
-        let until = self.cx.now().after(span);
+        let deadline = self.cx.now().after(span);
         let tls = self.http_tls();
         let secure = tls.is_some();
-        let shared = self.protocol() == UpstreamProtocol::Http2;
-        let sole = self.open_connection(end, permit, greeting, tls, span).await?;
+        let is_http2 = self.protocol() == UpstreamProtocol::Http2;
+        let pooled = self.open_connection(end, permit, proxy_header, tls, span).await?;
         let is_shared = if secure {
-            let negotiated = negotiated_h2(&sole.stream);
-            if shared && !negotiated {
+            let negotiated = negotiated_h2(&pooled.stream);
+            if is_http2 && !negotiated {
                 return Err(Fault::NoHttp2);
             }
             negotiated
         } else {
             // Without TLS there is no negotiation: the protocol is known in advance.
-            shared
+            is_http2
         };
         end.sessions.is_http1.set(!is_shared);
         if !is_shared {
-            return Ok(UpstreamConn::Http1(sole));
+            return Ok(UpstreamConn::Http1(pooled));
         }
-        let (stream, permit) = sole.into_parts();
-        let alone = !greeting.is_empty();
-        let beginning = SessionParams {
+        let (stream, permit) = pooled.into_parts();
+        let exclusive = !proxy_header.is_empty();
+        let params = SessionParams {
             stream,
             permit: Some(permit),
             secure,
-            toward: end.endpoint.endpoint_id(),
+            endpoint: end.endpoint.endpoint_id(),
             streams: self.streams_per_connection(),
-            lifetime: if alone {
+            lifetime: if exclusive {
                 Some(1)
             } else {
                 self.requests_per_connection()
             },
         };
-        let session = H2Session::new(&self.cx, &self.h2, beginning);
+        let session = H2Session::new(&self.cx, &self.h2, params);
         // Reserved first, so that the session is not taken for an idle one.
         let channel = session.reserve_stream();
-        if !alone && !end.is_removed() {
+        if !exclusive && !end.is_removed() {
             end.sessions.sessions.borrow_mut().push(Rc::clone(&session));
         }
-        if let Err(fault) = self.wait_for_settings(&session, until).await {
+        if let Err(fault) = self.wait_for_settings(&session, deadline).await {
             if fault == Fault::ConnectTimeout {
                 self.record_connect_failure(end, fault, span);
             }
@@ -298,16 +301,16 @@ impl UpstreamPool {
     }
 
     /// Waits until the endpoint has sent its limit of streams.
-    async fn wait_for_settings(&self, session: &H2Session, until: Time) -> Result<(), Fault> {
-        let left = until.since(self.cx.now());
-        let mut sleep = pin!(self.cx.sleep(left));
-        let begun = poll_fn(|context| match session.poll_settings(context) {
+    async fn wait_for_settings(&self, session: &H2Session, deadline: Time) -> Result<(), Fault> {
+        let remaining = deadline.since(self.cx.now());
+        let mut sleep = pin!(self.cx.sleep(remaining));
+        let settings = poll_fn(|context| match session.poll_settings(context) {
             Poll::Pending => sleep.as_mut().poll(context).map(|()| Err(StreamError::TimedOut)),
-            begun => begun,
+            settings => settings,
         });
-        begun
+        settings
             .await
-            .map_err(|lost| lost.fault_before_head(|| Fault::ConnectTimeout))
+            .map_err(|error| error.fault_before_head(|| Fault::ConnectTimeout))
     }
 }
 

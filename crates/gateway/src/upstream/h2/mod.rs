@@ -42,13 +42,13 @@ pub(crate) enum StreamError {
     TooLarge(FaultKind),
     /// The endpoint does not speak HTTP/2.
     NotHttp2,
-    /// The channel's deadline has passed.
+    /// The stream's deadline has passed.
     TimedOut,
 }
 
 impl StreamError {
-    /// Returns the fault if this occurs before the head of the response; `late` supplies that of a passed deadline.
-    pub(crate) fn fault_before_head(self, late: impl FnOnce() -> Fault) -> Fault {
+    /// Returns the fault if this occurs before the head of the response; `timeout_fault` supplies that of a passed deadline.
+    pub(crate) fn fault_before_head(self, timeout_fault: impl FnOnce() -> Fault) -> Fault {
         match self {
             StreamError::Refused => Fault::StreamRefused,
             StreamError::Reset => Fault::ResetBeforeHead,
@@ -56,7 +56,7 @@ impl StreamError {
             StreamError::ProtocolViolation(_) => Fault::GarbageHead,
             StreamError::TooLarge(_) => Fault::HeadTooLarge,
             StreamError::NotHttp2 => Fault::NoHttp2,
-            StreamError::TimedOut => late(),
+            StreamError::TimedOut => timeout_fault(),
         }
     }
 
@@ -72,9 +72,9 @@ impl StreamError {
     }
 
     /// Returns the fault if this occurs within the body.
-    pub(crate) fn fault_in_body(self, late: impl FnOnce() -> Fault) -> Fault {
+    pub(crate) fn fault_in_body(self, timeout_fault: impl FnOnce() -> Fault) -> Fault {
         match self {
-            StreamError::TimedOut => late(),
+            StreamError::TimedOut => timeout_fault(),
             StreamError::ProtocolViolation(_) | StreamError::TooLarge(_) | StreamError::NotHttp2 => {
                 Fault::GarbageBody
             }
@@ -87,7 +87,7 @@ impl StreamError {
 pub(crate) fn h2_limits(streams: u32) -> Limits {
     let budgets = Limits::INTERNET.budgets;
     // gRPC sends streams of small messages, and the configuration trusts the endpoint more than an unknown client.
-    let wider = |rate: Rate| Rate {
+    let widen = |rate: Rate| Rate {
         most: rate.most.saturating_mul(limits::UPSTREAM_TRUST),
         per_second: rate.per_second.saturating_mul(limits::UPSTREAM_TRUST),
     };
@@ -100,10 +100,10 @@ pub(crate) fn h2_limits(streams: u32) -> Limits {
         connection_window: window.min(limits::UPSTREAM_CONNECTION_WINDOW) as u32,
         budgets: Budgets {
             resets: budgets.resets,
-            control: wider(budgets.control),
-            window_updates: wider(budgets.window_updates),
-            empty: wider(budgets.empty),
-            small: wider(budgets.small),
+            control: widen(budgets.control),
+            window_updates: widen(budgets.window_updates),
+            empty: widen(budgets.empty),
+            small: widen(budgets.small),
         },
         ..Limits::INTERNET
     }

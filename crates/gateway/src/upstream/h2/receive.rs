@@ -68,29 +68,29 @@ impl StreamInput {
 
     /// Clears the state for another stream; memory is retained.
     fn reset_for_reuse(&mut self) {
-        let came = self.received.get_mut();
-        if let Some(head) = came.heads.pop_back() {
-            came.spare = head;
+        let received = self.received.get_mut();
+        if let Some(head) = received.heads.pop_back() {
+            received.spare = head;
         }
-        came.spare.clear();
-        came.spare.shrink_to(limits::INCOMING_HEAD_KEPT);
-        came.heads.clear();
-        came.body.clear();
-        came.body.shrink_to(limits::INCOMING_BODY_KEPT);
-        *came = ReceivedData {
-            heads: std::mem::take(&mut came.heads),
-            body: std::mem::take(&mut came.body),
-            spare: std::mem::take(&mut came.spare),
+        received.spare.clear();
+        received.spare.shrink_to(limits::INCOMING_HEAD_KEPT);
+        received.heads.clear();
+        received.body.clear();
+        received.body.shrink_to(limits::INCOMING_BODY_KEPT);
+        *received = ReceivedData {
+            heads: std::mem::take(&mut received.heads),
+            body: std::mem::take(&mut received.body),
+            spare: std::mem::take(&mut received.spare),
             ..ReceivedData::default()
         };
         *self.observer.get_mut() = None;
     }
 
     /// Ends the stream in both directions.
-    pub(super) fn fail(&self, why: StreamError) {
-        let came = &mut *self.received.borrow_mut();
-        came.error.get_or_insert(why);
-        came.wake_both();
+    pub(super) fn fail(&self, error: StreamError) {
+        let received = &mut *self.received.borrow_mut();
+        received.error.get_or_insert(error);
+        received.wake_both();
     }
 }
 
@@ -99,8 +99,8 @@ impl ReceivedData {
     fn append_body(&mut self, data: &[u8], cx: &Cx) {
         let length = self.body.len() + data.len();
         if length > self.body.capacity() && length > limits::UPSTREAM_FIRST_WINDOW as usize {
-            let whole = length.next_multiple_of(limits::CHANNEL_BODY_STEP);
-            self.body.reserve_exact(whole - self.body.len());
+            let capacity = length.next_multiple_of(limits::CHANNEL_BODY_STEP);
+            self.body.reserve_exact(capacity - self.body.len());
         }
         self.body.extend_from_slice(data);
         self.update_held_bytes(cx);
@@ -198,36 +198,36 @@ impl H2Session {
     /// Processes received bytes. An incomplete frame is buffered.
     pub(super) fn on_data(&self, bytes: &[u8]) {
         self.record_activity();
-        let mut heard = ReceiveEffects {
+        let mut effects = ReceiveEffects {
             observers: std::mem::take(&mut *self.pool.observers.borrow_mut()),
             ..ReceiveEffects::default()
         };
         self.with_state(|state| {
-            let mut kept = std::mem::take(&mut state.partial);
-            let consumed = if kept.is_empty() {
-                self.process_events(state, bytes, &mut heard)
+            let mut partial = std::mem::take(&mut state.partial);
+            let consumed = if partial.is_empty() {
+                self.process_events(state, bytes, &mut effects)
             } else {
-                kept.extend_from_slice(bytes);
-                self.process_events(state, &kept, &mut heard)
+                partial.extend_from_slice(bytes);
+                self.process_events(state, &partial, &mut effects)
             };
-            if kept.is_empty() {
-                kept.extend_from_slice(&bytes[consumed..]);
+            if partial.is_empty() {
+                partial.extend_from_slice(&bytes[consumed..]);
             } else {
-                kept.drain(..consumed);
+                partial.drain(..consumed);
             }
-            kept.shrink_to(limits::SESSION_PARTIAL_KEPT);
-            state.partial = kept;
+            partial.shrink_to(limits::SESSION_PARTIAL_KEPT);
+            state.partial = partial;
         });
-        heard.observers.drain(..).for_each(|reader| reader.on_ready());
-        *self.pool.observers.borrow_mut() = heard.observers;
-        if heard.settings_changed {
+        effects.observers.drain(..).for_each(|reader| reader.on_ready());
+        *self.pool.observers.borrow_mut() = effects.observers;
+        if effects.settings_changed {
             self.notify_settings();
         }
-        if let Some(why) = heard.error {
-            drop(self.fail(why));
-        } else if heard.goaway {
+        if let Some(error) = effects.error {
+            drop(self.fail(error));
+        } else if effects.goaway {
             self.retire();
-        } else if heard.settings_changed {
+        } else if effects.settings_changed {
             // The endpoint may accept more streams than before.
             self.offer_streams(self.stream_capacity());
         } else {
@@ -236,7 +236,7 @@ impl H2Session {
     }
 
     /// Processes all events in order. Returns the number of bytes consumed.
-    fn process_events(&self, state: &mut SessionState, input: &[u8], heard: &mut ReceiveEffects) -> usize {
+    fn process_events(&self, state: &mut SessionState, input: &[u8], effects: &mut ReceiveEffects) -> usize {
         let heads = &mut *self.pool.heads.borrow_mut();
         let now = Duration::from_nanos(self.cx.now().0);
         let mut consumed = 0;
@@ -247,8 +247,8 @@ impl H2Session {
             let step = match step {
                 Ok(step) => step,
                 Err(fault) => {
-                    let known = state.connection.is_established();
-                    heard.error = Some(if known {
+                    let is_established = state.connection.is_established();
+                    effects.error = Some(if is_established {
                         stream_error(fault)
                     } else {
                         StreamError::NotHttp2
@@ -262,50 +262,50 @@ impl H2Session {
                 Event::NeedMore => return consumed,
                 Event::GoAway { last, code } => {
                     log::debug!("{self:?}: GOAWAY, {code}, streams above {last} are not answered");
-                    heard.goaway = true;
+                    effects.goaway = true;
                     for incoming in state.streams.iter().flatten() {
                         if incoming.stream.id() > last && !incoming.received.borrow().ended {
                             incoming.fail(StreamError::Refused);
-                            heard.notify_later(incoming);
+                            effects.notify_later(incoming);
                         }
                     }
                 }
                 event => {
-                    heard.settings_changed |= matches!(event, Event::Settings);
-                    self.process_event(state, event, heard);
+                    effects.settings_changed |= matches!(event, Event::Settings);
+                    self.process_event(state, event, effects);
                 }
             }
         }
     }
 
-    fn process_event(&self, state: &mut SessionState, event: Event<'_>, heard: &mut ReceiveEffects) {
+    fn process_event(&self, state: &mut SessionState, event: Event<'_>, effects: &mut ReceiveEffects) {
         match event {
             Event::Response { stream, head, end } => {
-                self.store_response_head(state, stream, &head, end, heard)
+                self.store_response_head(state, stream, &head, end, effects)
             }
-            Event::Data { stream, data, end } => store_body(state, stream, data, end, heard, &self.cx),
+            Event::Data { stream, data, end } => store_body(state, stream, data, end, effects, &self.cx),
             Event::Trailers { stream, fields } => {
                 if let Some(incoming) = state.stream_input(stream) {
-                    heard.notify_later(&incoming);
-                    let came = &mut *incoming.received.borrow_mut();
-                    came.trailers = Some(copy_fields(&fields));
-                    came.ended = true;
-                    came.reader.take().into_iter().for_each(Waker::wake);
+                    effects.notify_later(&incoming);
+                    let received = &mut *incoming.received.borrow_mut();
+                    received.trailers = Some(copy_fields(&fields));
+                    received.ended = true;
+                    received.reader.take().into_iter().for_each(Waker::wake);
                 }
             }
             Event::Reset { stream, code } => {
-                let why = match code {
+                let error = match code {
                     ErrorCode::REFUSED_STREAM => StreamError::Refused,
                     _ => StreamError::Reset,
                 };
                 self.is_refusing
-                    .set(self.is_refusing.get() || why == StreamError::Refused);
-                state.lose(stream, why, heard);
+                    .set(self.is_refusing.get() || error == StreamError::Refused);
+                state.lose(stream, error, effects);
             }
             Event::Broken { stream, fault } => {
                 log::debug!("{self:?}: {fault}");
                 if let Some(stream) = stream {
-                    state.lose(stream, stream_error(fault), heard);
+                    state.lose(stream, stream_error(fault), effects);
                 }
             }
             Event::Window { stream: Some(stream) } => {
@@ -335,27 +335,27 @@ impl H2Session {
         stream: Stream,
         head: &ResponseHead<'_>,
         end: bool,
-        heard: &mut ReceiveEffects,
+        effects: &mut ReceiveEffects,
     ) {
         let Some(incoming) = state.stream_input(stream) else {
             return;
         };
-        heard.notify_later(&incoming);
-        let came = &mut *incoming.received.borrow_mut();
+        effects.notify_later(&incoming);
+        let received = &mut *incoming.received.borrow_mut();
         // More interim responses than are forwarded.
-        if came.heads.len() > limits::INTERIM_ANSWERS as usize {
-            came.error.get_or_insert(StreamError::ProtocolViolation(None));
+        if received.heads.len() > limits::INTERIM_ANSWERS as usize {
+            received.error.get_or_insert(StreamError::ProtocolViolation(None));
             state
                 .connection
                 .reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut state.out);
         } else {
-            let mut stored = std::mem::take(&mut came.spare);
+            let mut stored = std::mem::take(&mut received.spare);
             store_response(head, &mut stored);
-            came.heads.push_back(stored);
-            came.ended |= end;
+            received.heads.push_back(stored);
+            received.ended |= end;
             self.is_refusing.set(false);
         }
-        came.reader.take().into_iter().for_each(Waker::wake);
+        received.reader.take().into_iter().for_each(Waker::wake);
     }
 }
 
@@ -365,15 +365,15 @@ fn store_body(
     stream: Stream,
     data: &[u8],
     end: bool,
-    heard: &mut ReceiveEffects,
+    effects: &mut ReceiveEffects,
     cx: &Cx,
 ) {
     if let Some(incoming) = state.stream_input(stream) {
-        heard.notify_later(&incoming);
-        let came = &mut *incoming.received.borrow_mut();
-        came.append_body(data, cx);
-        came.ended |= end;
-        came.reader.take().into_iter().for_each(Waker::wake);
+        effects.notify_later(&incoming);
+        let received = &mut *incoming.received.borrow_mut();
+        received.append_body(data, cx);
+        received.ended |= end;
+        received.reader.take().into_iter().for_each(Waker::wake);
         return;
     }
     let SessionState { connection, out, .. } = state;
@@ -387,14 +387,14 @@ fn store_body(
 impl SessionState {
     /// Returns the state of a stream.
     fn stream_input(&self, stream: Stream) -> Option<Rc<StreamInput>> {
-        let place = self.streams.get(stream.slot())?.as_ref()?;
-        (place.stream == stream).then(|| Rc::clone(place))
+        let entry = self.streams.get(stream.slot())?.as_ref()?;
+        (entry.stream == stream).then(|| Rc::clone(entry))
     }
 
-    fn lose(&mut self, stream: Stream, why: StreamError, heard: &mut ReceiveEffects) {
+    fn lose(&mut self, stream: Stream, error: StreamError, effects: &mut ReceiveEffects) {
         if let Some(incoming) = self.stream_input(stream) {
-            incoming.fail(why);
-            heard.notify_later(&incoming);
+            incoming.fail(error);
+            effects.notify_later(&incoming);
         }
     }
 
@@ -409,10 +409,10 @@ impl SessionState {
 
     /// Removes the state of a stream.
     pub(super) fn remove_stream(&mut self, stream: Stream) {
-        if let Some(place) = self.streams.get_mut(stream.slot())
-            && place.as_ref().is_some_and(|incoming| incoming.stream == stream)
+        if let Some(entry) = self.streams.get_mut(stream.slot())
+            && entry.as_ref().is_some_and(|incoming| incoming.stream == stream)
         {
-            *place = None;
+            *entry = None;
         }
     }
 }

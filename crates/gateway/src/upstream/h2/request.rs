@@ -27,7 +27,7 @@ pub(crate) enum H2ResponsePart<'a> {
     Body(&'a [u8]),
 }
 
-/// Sends a request, and calls `hear` with each part of the response until it returns `false` or the response is complete.
+/// Sends a request, and calls `on_part` with each part of the response until it returns `false` or the response is complete.
 ///
 /// # Errors
 /// The reason that the response is incomplete, and whether its head was received.
@@ -35,7 +35,7 @@ pub(crate) async fn send_request(
     channel: &H2Stream,
     asked: &H2Request<'_>,
     table: &mut FieldTable,
-    mut hear: impl FnMut(H2ResponsePart<'_>) -> bool,
+    mut on_part: impl FnMut(H2ResponsePart<'_>) -> bool,
 ) -> Result<(), (StreamError, bool)> {
     let request = Request {
         method: asked.method,
@@ -57,30 +57,30 @@ pub(crate) async fn send_request(
     }
     loop {
         let stored = poll_fn(|context| channel.poll_head(context)).await;
-        let stored = stored.map_err(|lost| (lost, false))?;
+        let stored = stored.map_err(|error| (error, false))?;
         let head = load_response(&stored, table).ok_or((StreamError::ProtocolViolation(None), false))?;
         if head.is_interim() {
             continue;
         }
-        let is_bare = head.framing == Framing::None;
-        if is_bare {
+        let is_bodiless = head.framing == Framing::None;
+        if is_bodiless {
             channel.mark_bodiless();
         }
-        if !hear(H2ResponsePart::Head(&head)) || is_bare {
+        if !on_part(H2ResponsePart::Head(&head)) || is_bodiless {
             return Ok(());
         }
         break;
     }
     loop {
-        let mut wants = true;
-        let taken = poll_fn(|context| {
+        let mut accepts_more = true;
+        let polled = poll_fn(|context| {
             channel.poll_body(context, |bytes| {
-                wants = hear(H2ResponsePart::Body(bytes));
+                accepts_more = on_part(H2ResponsePart::Body(bytes));
                 bytes.len()
             })
         });
-        match taken.await.map_err(|lost| (lost, true))? {
-            Some(_) if wants => {}
+        match polled.await.map_err(|error| (error, true))? {
+            Some(_) if accepts_more => {}
             _ => return Ok(()),
         }
     }

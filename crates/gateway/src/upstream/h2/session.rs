@@ -88,7 +88,7 @@ pub(crate) struct H2Session {
     endpoint: EndpointId,
     /// No more streams are opened.
     is_retired: Cell<bool>,
-    /// It was retired in favor of requests that wait for another connection.
+    /// The session is retiring in favor of requests that wait for another connection.
     is_yielding: Cell<bool>,
     /// A request was turned away because the output is full.
     is_output_full: Cell<bool>,
@@ -98,7 +98,7 @@ pub(crate) struct H2Session {
     max_streams: u32,
     /// The limit of streams over the connection's life; `None`: no limit.
     max_requests: Option<u32>,
-    /// Channels that have not opened a stream yet.
+    /// Reserved streams that no request has opened yet.
     pub(super) reserved: Cell<u32>,
     /// Streams opened so far.
     pub(super) served: Cell<u32>,
@@ -140,7 +140,7 @@ pub(crate) struct SessionParams {
     pub(crate) stream: Stream,
     pub(crate) permit: Option<ConnectionPermit>,
     /// The endpoint.
-    pub(crate) toward: EndpointId,
+    pub(crate) endpoint: EndpointId,
     /// The connection uses TLS.
     pub(crate) secure: bool,
     /// The limit of concurrent streams.
@@ -157,29 +157,29 @@ impl std::fmt::Debug for H2Session {
 
 impl H2Session {
     /// Starts a session: sends the connection preface.
-    pub(crate) fn new(cx: &Cx, common: &Rc<H2Pool>, beginning: SessionParams) -> Rc<H2Session> {
+    pub(crate) fn new(cx: &Cx, pool: &Rc<H2Pool>, params: SessionParams) -> Rc<H2Session> {
         let mut out = Vec::new();
-        let limits = super::h2_limits(beginning.streams);
+        let limits = super::h2_limits(params.streams);
         let now = cx.now();
         let connection = Connection::new(Role::Client, &limits, Duration::from_nanos(now.0), &mut out);
         let session = Rc::new(H2Session {
             cx: cx.clone(),
-            pool: Rc::clone(common),
-            transport: RefCell::new(Some(beginning.stream)),
+            pool: Rc::clone(pool),
+            transport: RefCell::new(Some(params.stream)),
             state: RefCell::new(SessionState {
                 connection,
                 out,
                 partial: Vec::new(),
                 streams: Vec::new(),
             }),
-            permit: RefCell::new(beginning.permit),
-            endpoint: beginning.toward,
+            permit: RefCell::new(params.permit),
+            endpoint: params.endpoint,
             is_retired: Cell::new(false),
             is_yielding: Cell::new(false),
             is_output_full: Cell::new(false),
             is_refusing: Cell::new(false),
-            max_streams: beginning.streams,
-            max_requests: beginning.lifetime,
+            max_streams: params.streams,
+            max_requests: params.lifetime,
             reserved: Cell::new(0),
             served: Cell::new(0),
             idle_since: Cell::new(now),
@@ -188,13 +188,13 @@ impl H2Session {
             writers: RefCell::default(),
             settings_waiter: RefCell::default(),
             error: Cell::new(None),
-            scheme: if beginning.secure { "https" } else { "http" },
+            scheme: if params.secure { "https" } else { "http" },
         });
-        common.open_sessions.set(common.open_sessions.get() + 1);
-        let ear = SessionReceiver(Rc::downgrade(&session));
+        pool.open_sessions.set(pool.open_sessions.get() + 1);
+        let receiver = SessionReceiver(Rc::downgrade(&session));
         if let Some(stream) = &*session.transport.borrow() {
             stream.set_deadline(None);
-            stream.attend(Some(Rc::new(ear)));
+            stream.attend(Some(Rc::new(receiver)));
         }
         session.flush_output(&mut session.state.borrow_mut());
         // Bytes received before the receiver was set cause no event.
@@ -223,8 +223,8 @@ impl H2Session {
             return 0;
         }
         // More requests would only add to output that the endpoint does not read.
-        let is_choked = |stream: &Stream| stream.unsent() >= WRITE_MARK;
-        if self.transport.borrow().as_ref().is_none_or(is_choked) {
+        let is_blocked = |stream: &Stream| stream.unsent() >= WRITE_MARK;
+        if self.transport.borrow().as_ref().is_none_or(is_blocked) {
             self.is_output_full.set(true);
             return 0;
         }
@@ -233,13 +233,13 @@ impl H2Session {
             return 0;
         }
         let reserved = self.reserved.get();
-        let begun = self.served.get().saturating_add(reserved);
-        let left = self
+        let started = self.served.get().saturating_add(reserved);
+        let remaining = self
             .max_requests
-            .map_or(u32::MAX, |most| most.saturating_sub(begun));
+            .map_or(u32::MAX, |most| most.saturating_sub(started));
         let room = (self.max_streams as usize).saturating_sub(connection.open_streams());
         let room = room.min(connection.openable()).saturating_sub(reserved as usize);
-        room.min(left as usize)
+        room.min(remaining as usize)
     }
 
     /// Returns whether the endpoint has sent its limit of streams.
@@ -261,8 +261,8 @@ impl H2Session {
 
     /// Waits until the endpoint has sent its limit of streams.
     pub(super) fn poll_settings(&self, context: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
-        if let Some(why) = self.error.get() {
-            return Poll::Ready(Err(why));
+        if let Some(error) = self.error.get() {
+            return Poll::Ready(Err(error));
         }
         if self.state.borrow().connection.is_established() {
             return Poll::Ready(Ok(()));
@@ -273,8 +273,8 @@ impl H2Session {
 
     /// Wakes the request that waits for the limit: it was received, or will not be.
     pub(super) fn notify_settings(&self) {
-        let beginner = self.settings_waiter.borrow_mut().take();
-        beginner.into_iter().for_each(Waker::wake);
+        let waker = self.settings_waiter.borrow_mut().take();
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Retires the session: no more streams are opened, and it is closed when the last has ended.
@@ -298,10 +298,10 @@ impl H2Session {
     }
 
     /// Ends the session after its connection has ended.
-    pub(super) fn fail(&self, why: StreamError) -> Option<ConnectionPermit> {
+    pub(super) fn fail(&self, error: StreamError) -> Option<ConnectionPermit> {
         self.is_retired.set(true);
         let wire = self.transport.borrow_mut().take()?;
-        self.error.set(Some(why));
+        self.error.set(Some(error));
         self.notify_settings();
         let open = self.pool.open_sessions.get() - 1;
         self.pool.open_sessions.set(open);
@@ -317,7 +317,7 @@ impl H2Session {
         let streams = std::mem::take(&mut self.state.borrow_mut().streams);
         let mut readers = Vec::new();
         for incoming in streams.iter().flatten() {
-            incoming.fail(why);
+            incoming.fail(error);
             readers.extend(incoming.observer.take());
         }
         let writers = std::mem::take(&mut self.writers.borrow_mut().queue);
@@ -343,8 +343,8 @@ impl H2Session {
 
     /// Handles that `count` streams have ended.
     pub(super) fn on_streams_closed(&self, count: usize) {
-        let is_worn = self.max_requests.is_some_and(|most| self.served.get() >= most);
-        if is_worn {
+        let is_exhausted = self.max_requests.is_some_and(|most| self.served.get() >= most);
+        if is_exhausted {
             self.is_retired.set(true);
         }
         if self.is_idle() {
@@ -355,23 +355,25 @@ impl H2Session {
 
     /// Offers `count` free streams to requests that wait for a connection; closes the session if they need its place.
     pub(super) fn offer_streams(&self, count: usize) {
-        let shared = self.permit.borrow().as_ref().map(ConnectionPermit::upstream);
+        let upstream = self.permit.borrow().as_ref().map(ConnectionPermit::upstream);
         for _ in 0..count.min(self.stream_capacity()) {
-            let Some(shared) = &shared else { break };
+            let Some(upstream) = &upstream else { break };
             // An idle session can be closed at once, so any waiter can profit.
             let (worker, is_idle) = (self.cx.worker(), self.is_idle());
-            let may_close = is_idle || shared.may_retire_session();
+            let may_close = is_idle || upstream.may_retire_session();
             let handed = if is_idle {
-                shared.wait_queue.assign_connection(worker)
+                upstream.wait_queue.assign_connection(worker)
             } else {
-                shared.wait_queue.assign_stream(worker, self.endpoint, may_close)
+                upstream
+                    .wait_queue
+                    .assign_stream(worker, self.endpoint, may_close)
             };
             let close = match handed {
                 Disposition::Close => true,
-                Disposition::Reserved => may_close && shared.connection_budget.must_close_reserved(),
-                Disposition::Pool => is_idle && shared.connection_budget.must_close_idle(),
+                Disposition::Reserved => may_close && upstream.connection_budget.must_close_reserved(),
+                Disposition::Pool => is_idle && upstream.connection_budget.must_close_idle(),
             };
-            if close && (is_idle || shared.begin_session_retirement()) {
+            if close && (is_idle || upstream.begin_session_retirement()) {
                 self.is_yielding.set(!is_idle);
                 self.is_retired.set(true);
                 break;
@@ -414,7 +416,7 @@ impl H2Session {
                     received.len()
                 }),
             };
-            let why = match polled {
+            let error = match polled {
                 Poll::Pending => return,
                 Poll::Ready(Ok(0)) => StreamError::Closed,
                 Poll::Ready(Ok(_)) => {
@@ -423,7 +425,7 @@ impl H2Session {
                 }
                 Poll::Ready(Err(_)) => StreamError::Reset,
             };
-            drop(self.fail(why));
+            drop(self.fail(error));
             return;
         }
     }
@@ -476,7 +478,10 @@ impl H2Session {
 impl WriterQueue {
     fn join(&mut self, ticket: &Cell<u64>, waker: &Waker) {
         if ticket.get() != 0
-            && let Some((_, own)) = self.queue.iter_mut().find(|(other, _)| *other == ticket.get())
+            && let Some((_, own)) = self
+                .queue
+                .iter_mut()
+                .find(|(queued_ticket, _)| *queued_ticket == ticket.get())
         {
             return own.clone_from(waker);
         }
@@ -488,7 +493,7 @@ impl WriterQueue {
     /// Leaves the queue; the next writer is woken to check for room.
     fn leave(&mut self, ticket: &Cell<u64>) {
         let own = ticket.replace(0);
-        self.queue.retain(|(other, _)| *other != own);
+        self.queue.retain(|(queued_ticket, _)| *queued_ticket != own);
         if let Some((_, first)) = self.queue.front() {
             first.wake_by_ref();
         }

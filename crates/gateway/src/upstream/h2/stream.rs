@@ -48,7 +48,7 @@ pub(crate) struct BodyRefused;
 impl std::fmt::Debug for H2Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let id = self.input.get().map(|incoming| incoming.stream.id());
-        write!(f, "Channel({id:?} of {:?})", self.session)
+        write!(f, "H2Stream({id:?} of {:?})", self.session)
     }
 }
 
@@ -112,7 +112,7 @@ impl H2Stream {
         if session.is_closed() {
             return Err(Misuse::TooManyStreams);
         }
-        let silent = session.cx.now().since(session.last_received.get());
+        let silent_for = session.cx.now().since(session.last_received.get());
         session.with_state(|state| {
             let stream = state
                 .connection
@@ -126,7 +126,7 @@ impl H2Stream {
             Ok(())
         })?;
         self.is_sent.set(end);
-        if silent >= limits::UPSTREAM_PING_AFTER {
+        if silent_for >= limits::UPSTREAM_PING_AFTER {
             // The connection was silent for a while and may be dead.
             session.send_ping();
         }
@@ -147,14 +147,14 @@ impl H2Stream {
         let Some(incoming) = self.input.get() else {
             return Poll::Ready(Err(StreamError::Refused));
         };
-        let came = &mut *incoming.received.borrow_mut();
-        if let Some(head) = came.heads.pop_front() {
+        let received = &mut *incoming.received.borrow_mut();
+        if let Some(head) = received.heads.pop_front() {
             return Poll::Ready(Ok(head));
         }
-        if let Some(why) = came.error {
-            return Poll::Ready(Err(why));
+        if let Some(error) = received.error {
+            return Poll::Ready(Err(error));
         }
-        came.reader = Some(context.waker().clone());
+        received.reader = Some(context.waker().clone());
         self.poll_deadline(context).map(Err)
     }
 
@@ -166,12 +166,12 @@ impl H2Stream {
         let Some(incoming) = self.input.get() else {
             return Poll::Ready(Err(StreamError::Refused));
         };
-        let came = &mut *incoming.received.borrow_mut();
-        match came.error {
-            _ if !came.heads.is_empty() => Poll::Ready(Ok(())),
-            Some(why) => Poll::Ready(Err(why)),
+        let received = &mut *incoming.received.borrow_mut();
+        match received.error {
+            _ if !received.heads.is_empty() => Poll::Ready(Ok(())),
+            Some(error) => Poll::Ready(Err(error)),
             None => {
-                came.reader = Some(context.waker().clone());
+                received.reader = Some(context.waker().clone());
                 self.poll_deadline(context).map(Err)
             }
         }
@@ -184,12 +184,13 @@ impl H2Stream {
         }
     }
 
-    /// Passes the head, as stored, and the body of a response to `look` if the response is complete and has no other parts.
-    pub(crate) fn with_complete_response<T>(&self, look: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
-        let came = &*self.input.get()?.received.borrow();
-        let is_whole = came.ended && came.error.is_none() && came.trailers.is_none() && came.read == 0;
-        match (is_whole, came.heads.as_slices()) {
-            (true, ([head], [])) => Some(look(head, &came.body)),
+    /// Passes the head, as stored, and the body of a response to `read` if the response is complete and has no other parts.
+    pub(crate) fn with_complete_response<T>(&self, read: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
+        let received = &*self.input.get()?.received.borrow();
+        let is_whole =
+            received.ended && received.error.is_none() && received.trailers.is_none() && received.read == 0;
+        match (is_whole, received.heads.as_slices()) {
+            (true, ([head], [])) => Some(read(head, &received.body)),
             _ => None,
         }
     }
@@ -199,7 +200,7 @@ impl H2Stream {
         self.is_bodiless.set(true);
     }
 
-    /// Passes received bytes of the body to `take`, which returns the number of bytes consumed: the endpoint may send as many again.
+    /// Passes received bytes of the body to `consume`, which returns the number of bytes consumed: the endpoint may send as many again.
     /// `None`: the body has ended.
     ///
     /// # Errors
@@ -207,52 +208,52 @@ impl H2Stream {
     pub(crate) fn poll_body(
         &self,
         context: &mut Context<'_>,
-        take: impl FnOnce(&[u8]) -> usize,
+        consume: impl FnOnce(&[u8]) -> usize,
     ) -> Poll<Result<Option<usize>, StreamError>> {
         let Some(incoming) = self.input.get() else {
             return Poll::Ready(Err(StreamError::Refused));
         };
-        let mut came = incoming.received.borrow_mut();
-        if came.read < came.body.len() {
-            // Without a borrow: `take` may write to this session.
-            let (mut body, read) = (std::mem::take(&mut came.body), came.read);
-            drop(came);
-            let taken = take(&body[read..]).min(body.len() - read);
-            let came = &mut *incoming.received.borrow_mut();
-            came.read = read + taken;
-            if came.read == body.len() {
+        let mut received = incoming.received.borrow_mut();
+        if received.read < received.body.len() {
+            // Without a borrow: `consume` may write to this session.
+            let (mut body, read) = (std::mem::take(&mut received.body), received.read);
+            drop(received);
+            let consumed = consume(&body[read..]).min(body.len() - read);
+            let received = &mut *incoming.received.borrow_mut();
+            received.read = read + consumed;
+            if received.read == body.len() {
                 body.clear();
                 body.shrink_to(limits::CHANNEL_BODY_KEPT);
-                came.read = 0;
-            } else if came.read >= body.len() / 2 {
+                received.read = 0;
+            } else if received.read >= body.len() / 2 {
                 // Removing the bytes already read makes room: a slow reader may never take the whole buffer.
-                body.drain(..came.read);
-                came.read = 0;
+                body.drain(..received.read);
+                received.read = 0;
             }
-            came.body = body;
+            received.body = body;
             let cx = &self.session.cx;
-            came.update_held_bytes(cx);
-            came.consumed += taken as u64;
-            let is_taken = came.consumed >= u64::from(limits::UPSTREAM_FIRST_WINDOW);
-            let window = if is_taken && cx.write_mark() == WRITE_MARK {
+            received.update_held_bytes(cx);
+            received.consumed += consumed as u64;
+            let is_fast = received.consumed >= u64::from(limits::UPSTREAM_FIRST_WINDOW);
+            let window = if is_fast && cx.write_mark() == WRITE_MARK {
                 limits::UPSTREAM_STREAM_WINDOW
             } else {
                 limits::UPSTREAM_FIRST_WINDOW
             };
             self.session.with_state(|state| {
                 let (connection, out) = (&mut state.connection, &mut state.out);
-                connection.consume_within(incoming.stream, taken, window, out);
+                connection.consume_within(incoming.stream, consumed, window, out);
             });
-            return Poll::Ready(Ok(Some(taken)));
+            return Poll::Ready(Ok(Some(consumed)));
         }
-        if came.ended {
+        if received.ended {
             return Poll::Ready(Ok(None));
         }
-        if let Some(why) = came.error {
-            return Poll::Ready(Err(why));
+        if let Some(error) = received.error {
+            return Poll::Ready(Err(error));
         }
-        came.reader = Some(context.waker().clone());
-        drop(came);
+        received.reader = Some(context.waker().clone());
+        drop(received);
         self.poll_deadline(context).map(Err)
     }
 
@@ -262,20 +263,20 @@ impl H2Stream {
             return Poll::Ready(());
         };
         let is_open = self.session.state.borrow().connection.is_open(incoming.stream);
-        let mut came = incoming.received.borrow_mut();
-        if !is_open || came.error.is_some() {
+        let mut received = incoming.received.borrow_mut();
+        if !is_open || received.error.is_some() {
             return Poll::Ready(());
         }
-        came.reader = Some(context.waker().clone());
-        drop(came);
-        self.poll_deadline(context).map(|_late| ())
+        received.reader = Some(context.waker().clone());
+        drop(received);
+        self.poll_deadline(context).map(|_error| ())
     }
 
     /// Returns whether the response was read in full.
     pub(crate) fn is_finished(&self) -> bool {
         self.input.get().is_some_and(|incoming| {
-            let came = incoming.received.borrow();
-            came.ended && came.heads.is_empty() && came.read == came.body.len()
+            let received = incoming.received.borrow();
+            received.ended && received.heads.is_empty() && received.read == received.body.len()
         })
     }
 
@@ -294,7 +295,7 @@ impl H2Stream {
         poll_fn(|context| {
             while sent < bytes.len() {
                 match self.poll_send(&bytes[sent..], context) {
-                    Poll::Ready(Ok(taken)) => sent += taken,
+                    Poll::Ready(Ok(consumed)) => sent += consumed,
                     Poll::Ready(Err(refused)) => return Poll::Ready(Err(refused)),
                     Poll::Pending => return Poll::Pending,
                 }
@@ -318,26 +319,26 @@ impl H2Stream {
             incoming.received.borrow_mut().writer = Some(context.waker().clone());
             // Other writers may be able to send.
             self.session.leave_writer_queue(&self.writer_ticket);
-            return self.poll_deadline(context).map(|_late| Err(BodyRefused));
+            return self.poll_deadline(context).map(|_error| Err(BodyRefused));
         }
         if self
             .session
             .poll_output(&self.writer_ticket, context)
             .is_pending()
         {
-            return self.poll_deadline(context).map(|_late| Err(BodyRefused));
+            return self.poll_deadline(context).map(|_error| Err(BodyRefused));
         }
         self.session.resume_offers();
-        let taken = self.session.with_state(|state| {
-            let taken = state
+        let consumed = self.session.with_state(|state| {
+            let consumed = state
                 .connection
                 .begin_data(stream, bytes.len(), false, &mut state.out)?;
-            state.out.extend_from_slice(&bytes[..taken]);
-            Ok::<_, Misuse>(taken)
+            state.out.extend_from_slice(&bytes[..consumed]);
+            Ok::<_, Misuse>(consumed)
         });
-        let taken = taken.map_err(|_over| BodyRefused)?;
-        self.sent.set(self.sent.get() + taken as u64);
-        Poll::Ready(Ok(taken))
+        let consumed = consumed.map_err(|_misuse| BodyRefused)?;
+        self.sent.set(self.sent.get() + consumed as u64);
+        Poll::Ready(Ok(consumed))
     }
 
     /// Ends the request, with trailers if there are any.
@@ -346,7 +347,7 @@ impl H2Stream {
     /// The endpoint accepts no more of the request.
     pub(crate) fn finish_body(&self, trailers: &FieldBlock) -> Result<(), BodyRefused> {
         let incoming = self.input.get().ok_or(BodyRefused)?;
-        let ended = self.session.with_state(|state| {
+        let result = self.session.with_state(|state| {
             let (connection, out) = (&mut state.connection, &mut state.out);
             if trailers.is_empty() {
                 connection.data(incoming.stream, &[], true, out).map(|_none| ())
@@ -354,7 +355,7 @@ impl H2Stream {
                 connection.trailers(incoming.stream, trailers, out)
             }
         });
-        ended.map_err(|_over| BodyRefused)?;
+        result.map_err(|_misuse| BodyRefused)?;
         self.is_sent.set(true);
         Ok(())
     }
@@ -365,23 +366,23 @@ impl H2Stream {
             return Poll::Pending;
         };
         let cx = &self.session.cx;
-        let place = &mut *self.sleep.borrow_mut();
+        let timer = &mut *self.sleep.borrow_mut();
         loop {
             let now = cx.now();
             if now >= at {
-                *place = None;
+                *timer = None;
                 self.session.send_ping();
                 return Poll::Ready(StreamError::TimedOut);
             }
             // A timer that fires too early is followed by another: deadlines are moved far more often than met. One that would fire too late
             // is replaced.
-            if place.as_ref().is_some_and(|(fires, _)| *fires > at) {
-                *place = None;
+            if timer.as_ref().is_some_and(|(fires, _)| *fires > at) {
+                *timer = None;
             }
-            let (_, sleep) = place.get_or_insert_with(|| (at, cx.sleep(at.since(now))));
+            let (_, sleep) = timer.get_or_insert_with(|| (at, cx.sleep(at.since(now))));
             match Pin::new(sleep).poll(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(()) => *place = None,
+                Poll::Ready(()) => *timer = None,
             }
         }
     }
@@ -400,19 +401,19 @@ impl Drop for H2Stream {
             return session.on_streams_closed(1);
         };
         let stream = incoming.stream;
-        let (unread, ended) = {
-            let came = &mut *incoming.received.borrow_mut();
-            let unread = came.body.len() - came.read;
-            came.discard_body(&session.cx);
-            (unread, came.ended)
+        let (unread_bytes, result) = {
+            let received = &mut *incoming.received.borrow_mut();
+            let unread_bytes = received.body.len() - received.read;
+            received.discard_body(&session.cx);
+            (unread_bytes, received.ended)
         };
         session.with_state(|state| {
             let (connection, out) = (&mut state.connection, &mut state.out);
-            connection.consume(stream, unread, out);
+            connection.consume(stream, unread_bytes, out);
             // A response without a body lacks only its end: frequent resets would look like an attack.
-            let awaits = self.is_bodiless.get() && self.is_sent.get() && unread == 0 && !ended;
+            let awaits = self.is_bodiless.get() && self.is_sent.get() && unread_bytes == 0 && !result;
             if !awaits {
-                let code = if ended {
+                let code = if result {
                     ErrorCode::NO_ERROR
                 } else {
                     ErrorCode::CANCEL

@@ -18,7 +18,7 @@ impl UpstreamConn {
     /// Returns the number of requests on the connection before this one.
     pub(crate) fn requests_before(&self) -> u32 {
         match self {
-            UpstreamConn::Http1(sole) => sole.requests,
+            UpstreamConn::Http1(pooled) => pooled.requests,
             UpstreamConn::H2(channel) => channel.requests_before(),
         }
     }
@@ -26,7 +26,7 @@ impl UpstreamConn {
     /// Returns the bytes that were handed to the kernel; for a stream, those that its connection has accepted.
     pub(crate) fn bytes_sent(&self) -> u64 {
         match self {
-            UpstreamConn::Http1(sole) => sole.stream.sent(),
+            UpstreamConn::Http1(pooled) => pooled.stream.sent(),
             UpstreamConn::H2(channel) => channel.bytes_sent(),
         }
     }
@@ -34,7 +34,7 @@ impl UpstreamConn {
     /// Updates [`UpstreamConn::bytes_sent`].
     pub(crate) fn update_bytes_sent(&self) {
         match self {
-            UpstreamConn::Http1(sole) if sole.stream.unsent() > 0 => sole.stream.count_sent(),
+            UpstreamConn::Http1(pooled) if pooled.stream.unsent() > 0 => pooled.stream.count_sent(),
             UpstreamConn::Http1(_) | UpstreamConn::H2(_) => {}
         }
     }
@@ -50,7 +50,7 @@ impl UpstreamConn {
     /// Drops the connection without sending the rest of its request: a whole connection is closed, a stream of a shared one is reset.
     pub(crate) fn discard(self) {
         match self {
-            UpstreamConn::Http1(sole) => sole.stream.discard(),
+            UpstreamConn::Http1(pooled) => pooled.stream.discard(),
             UpstreamConn::H2(channel) => drop(channel),
         }
     }
@@ -58,7 +58,7 @@ impl UpstreamConn {
     /// Sets the deadline of the next wait; `None`: no deadline.
     pub(crate) fn set_deadline(&self, span: Option<Duration>) {
         match self {
-            UpstreamConn::Http1(sole) => sole.stream.set_deadline(span),
+            UpstreamConn::Http1(pooled) => pooled.stream.set_deadline(span),
             UpstreamConn::H2(channel) => channel.set_deadline(span),
         }
     }

@@ -1,4 +1,4 @@
-//! Connections for one client from start to end: for protocols other than HTTP, and for protocol upgrades.
+//! Connections dedicated to one client: for protocols other than HTTP, and for protocol upgrades.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -27,15 +27,15 @@ impl UpstreamPool {
     /// The fault of the attempt, or of a limit that was reached for as long as `span`.
     pub(crate) async fn open_dedicated(
         &self,
-        end: &Rc<PoolEndpoint>,
+        endpoint: &Rc<PoolEndpoint>,
         purpose: DedicatedUse,
-        greeting: &[u8],
+        proxy_header: &[u8],
         span: Duration,
     ) -> Result<PooledConnection, Fault> {
-        let most = self.refresh_snapshot().upstream.config.pool.connections;
-        let permit = match self.upstream.acquire_connection(most) {
+        let limit = self.refresh_snapshot().upstream.config.pool.connections;
+        let permit = match self.upstream.acquire_connection(limit) {
             Ok(permit) => permit,
-            Err(_) => match self.wait_for_connection(end, true, most, span).await? {
+            Err(_) => match self.wait_for_connection(endpoint, true, limit, span).await? {
                 WaitOutcome::Permit(permit) => permit,
                 // With `fresh`, no pooled connection is returned.
                 WaitOutcome::Connection(_) => return Err(Fault::PendingTimeout),
@@ -45,10 +45,12 @@ impl UpstreamPool {
             (DedicatedUse::Bytes, handles) => handles.bytes.clone(),
             (DedicatedUse::Upgrade, handles) => handles.upgrades.clone(),
         };
-        let dialled = self.open_connection(end, permit, greeting, tls, span).await;
-        dialled.map(|sole| PooledConnection {
+        let opened = self
+            .open_connection(endpoint, permit, proxy_header, tls, span)
+            .await;
+        opened.map(|pooled| PooledConnection {
             has_client_preamble: true,
-            ..sole
+            ..pooled
         })
     }
 }

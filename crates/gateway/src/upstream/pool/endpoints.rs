@@ -9,19 +9,20 @@ use crate::upstream::h2::SessionList;
 use crate::upstream::{UpstreamEndpoint, UpstreamSnapshot};
 
 /// Returns whether connections to one endpoint may be used for the other.
-pub(super) fn has_same_connections(one: &UpstreamEndpoint, other: &UpstreamEndpoint) -> bool {
-    one.addr == other.addr && one.tls_name == other.tls_name
+pub(super) fn has_same_connections(a: &UpstreamEndpoint, b: &UpstreamEndpoint) -> bool {
+    a.addr == b.addr && a.tls_name == b.tls_name
 }
 
-/// Builds the list of endpoints. Those that remain retain their connections if these are made in the same way.
+/// Builds the list of endpoints. Remaining endpoints retain their connections if the transport has not changed.
 pub(super) fn build_endpoints(
     current: &UpstreamSnapshot,
-    old: &[Rc<PoolEndpoint>],
-    alike: bool,
+    previous: &[Rc<PoolEndpoint>],
+    same_transport: bool,
 ) -> Vec<Rc<PoolEndpoint>> {
     let end = |endpoint: &Arc<UpstreamEndpoint>| {
-        let same = |end: &&Rc<PoolEndpoint>| alike && has_same_connections(&end.endpoint, endpoint);
-        match old.iter().find(same) {
+        let is_same =
+            |end: &&Rc<PoolEndpoint>| same_transport && has_same_connections(&end.endpoint, endpoint);
+        match previous.iter().find(is_same) {
             // Its weight may have changed.
             Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),
             Some(end) => Rc::new(PoolEndpoint {

@@ -21,42 +21,50 @@ impl UpstreamPool {
                 .borrow()
                 .endpoints
                 .iter()
-                .map(|end| end.sessions.idle_count())
+                .map(|endpoint| endpoint.sessions.idle_count())
                 .sum(),
         }
     }
 
     /// Closes a pooled connection of any endpoint in favor of a new one.
     pub(super) fn close_idle(&self) -> Option<ConnectionPermit> {
-        let seen = self.snapshot.borrow();
-        let idle = seen.endpoints.iter().find_map(|end| end.idle.borrow_mut().pop());
+        let snapshot = self.snapshot.borrow();
+        let idle = snapshot
+            .endpoints
+            .iter()
+            .find_map(|endpoint| endpoint.idle.borrow_mut().pop());
         let Some(idle) = idle else {
-            return seen.endpoints.iter().find_map(|end| end.sessions.close_idle());
+            return snapshot
+                .endpoints
+                .iter()
+                .find_map(|endpoint| endpoint.sessions.close_idle());
         };
         self.idle_count.set(self.idle_count.get() - 1);
         Some(idle.permit)
     }
 
     /// Pools a connection for the next request, if it may be used again.
-    pub(crate) fn release(&self, end: &Rc<PoolEndpoint>, link: PooledConnection) {
-        let seen = self.refresh_snapshot();
-        let pool = &seen.upstream.config.pool;
-        let requests = link.requests + 1;
-        let worn = pool.requests_per_connection.is_some_and(|most| requests >= most);
-        if worn
-            || link.has_client_preamble
+    pub(crate) fn release(&self, endpoint: &Rc<PoolEndpoint>, conn: PooledConnection) {
+        let snapshot = self.refresh_snapshot();
+        let pool = &snapshot.upstream.config.pool;
+        let requests = conn.requests + 1;
+        let is_exhausted = pool
+            .requests_per_connection
+            .is_some_and(|limit| requests >= limit);
+        if is_exhausted
+            || conn.has_client_preamble
             || pool.idle.is_zero()
-            || end.is_removed.get()
+            || endpoint.is_removed.get()
             || self.cx.is_draining()
-            || !link.stream.is_quiet()
+            || !conn.stream.is_quiet()
         {
             return;
         }
-        drop(seen);
-        link.stream.set_deadline(None);
-        end.idle.borrow_mut().push(IdleConnection {
-            stream: link.stream,
-            permit: link.permit,
+        drop(snapshot);
+        conn.stream.set_deadline(None);
+        endpoint.idle.borrow_mut().push(IdleConnection {
+            stream: conn.stream,
+            permit: conn.permit,
             requests,
             since: self.cx.now(),
         });
@@ -67,7 +75,7 @@ impl UpstreamPool {
             Disposition::Pool => self.upstream.connection_budget.must_close_idle(),
         };
         if close {
-            let closed = end.idle.borrow_mut().pop();
+            let closed = endpoint.idle.borrow_mut().pop();
             self.idle_count.set(self.idle_count.get() - 1);
             drop(closed);
         }
@@ -75,17 +83,18 @@ impl UpstreamPool {
 
     /// Closes pooled connections that the endpoint has closed or whose idle timeout has expired; every one during a shutdown.
     pub(crate) fn sweep_idle(&self) {
-        let seen = self.refresh_snapshot();
+        let snapshot = self.refresh_snapshot();
         let now = self.cx.now();
-        let most = seen.upstream.config.pool.idle;
+        let limit = snapshot.upstream.config.pool.idle;
         let all = self.cx.is_draining();
-        for end in &seen.endpoints {
-            let good = |idle: &IdleConnection| !all && idle.stream.is_quiet() && now.since(idle.since) < most;
-            let mut idle = end.idle.borrow_mut();
+        for endpoint in &snapshot.endpoints {
+            let is_usable =
+                |idle: &IdleConnection| !all && idle.stream.is_quiet() && now.since(idle.since) < limit;
+            let mut idle = endpoint.idle.borrow_mut();
             let before = idle.len();
-            idle.retain(good);
+            idle.retain(is_usable);
             self.idle_count.set(self.idle_count.get() - (before - idle.len()));
-            end.sessions.sweep(now, most, all);
+            endpoint.sessions.sweep(now, limit, all);
         }
     }
 }

@@ -16,12 +16,12 @@ impl UpstreamPool {
         &self,
         tried: &[Rc<PoolEndpoint>],
         key: Option<u64>,
-        prefer: AffinityHint,
+        affinity: AffinityHint,
     ) -> Result<SelectedEndpoint, Fault> {
-        self.select_with(&self.selection_context(tried, key, prefer))
+        self.select_with(&self.selection_context(tried, key, affinity))
     }
 
-    /// Does the same for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
+    /// Like [`UpstreamPool::select`], for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
     ///
     /// # Errors
     /// There is no endpoint, or all are unhealthy.
@@ -30,11 +30,11 @@ impl UpstreamPool {
         tried: &[Rc<PoolEndpoint>],
         unreachable: &[Rc<PoolEndpoint>],
         key: Option<u64>,
-        prefer: AffinityHint,
+        affinity: AffinityHint,
     ) -> Result<SelectedEndpoint, Fault> {
         self.select_with(&SelectionContext {
             unreachable,
-            ..self.selection_context(tried, key, prefer)
+            ..self.selection_context(tried, key, affinity)
         })
     }
 
@@ -54,13 +54,13 @@ impl UpstreamPool {
 
     /// Returns whether an endpoint that is not in `tried` can be selected.
     pub(crate) fn has_untried_endpoint(&self, tried: &[Rc<PoolEndpoint>]) -> bool {
-        let seen = &mut *self.refresh_snapshot();
+        let snapshot = &mut *self.refresh_snapshot();
         let now = self.cx.now().0;
         selection::has_untried_endpoint(
             &self.upstream,
-            &seen.upstream,
-            &seen.endpoints,
-            &mut seen.health,
+            &snapshot.upstream,
+            &snapshot.endpoints,
+            &mut snapshot.health,
             tried,
             now,
         )
@@ -70,32 +70,33 @@ impl UpstreamPool {
         &'a self,
         tried: &'a [Rc<PoolEndpoint>],
         key: Option<u64>,
-        prefer: AffinityHint,
+        affinity: AffinityHint,
     ) -> SelectionContext<'a> {
         SelectionContext {
             tried,
             unreachable: &[],
             key,
-            affinity: prefer,
+            affinity,
             ignore_health: false,
             now: self.cx.now().0,
             cx: &self.cx,
         }
     }
 
-    fn select_with(&self, wish: &SelectionContext<'_>) -> Result<SelectedEndpoint, Fault> {
+    fn select_with(&self, context: &SelectionContext<'_>) -> Result<SelectedEndpoint, Fault> {
         let PoolSnapshot {
-            upstream: current,
-            endpoints: ends,
-            health: wellness,
-            round_robin: turns,
+            upstream: snapshot,
+            endpoints,
+            health,
+            round_robin,
             ..
         } = &mut *self.refresh_snapshot();
-        let index = selection::select_endpoint(&self.upstream, current, ends, wellness, turns, wish)?;
-        let end = &ends[index];
+        let index =
+            selection::select_endpoint(&self.upstream, snapshot, endpoints, health, round_robin, context)?;
+        let endpoint = &endpoints[index];
         Ok(SelectedEndpoint {
-            endpoint: Rc::clone(end),
-            _guard: end.endpoint.state.count_request(),
+            endpoint: Rc::clone(endpoint),
+            _guard: endpoint.endpoint.state.count_request(),
         })
     }
 }
