@@ -34,8 +34,13 @@ pub(crate) fn explain(args: &Explain) -> Result<(), CliError> {
     let checked = super::compile_file(&args.input, &|_| Ok(()))?;
     let name = args.input.path().display();
     let Some(table) = checked.table.filter(|_| checked.wrong.is_empty()) else {
+        let checked_file = if args.input.is_stdin() {
+            "-".to_owned()
+        } else {
+            name.to_string()
+        };
         return Err(CliError::Other(format!(
-            "{name}: invalid configuration; `ringmain check {name}` lists the errors"
+            "{name}: invalid configuration; `ringmain check {checked_file}` lists the errors"
         )));
     };
     let (Some(method), Some(url)) = (&args.method, &args.url) else {
