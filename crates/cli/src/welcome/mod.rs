@@ -92,7 +92,7 @@ fn serve_front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         .header("Content-Security-Policy", POLICY)?
         .header("X-Content-Type-Options", "nosniff")?
         .header("Referrer-Policy", "no-referrer")?;
-    reply.html(&PAGE.replace(ORIGIN, &origin(request.scheme(), request.host())))
+    reply.html(PAGE.replace(ORIGIN, &origin(request.scheme(), request.host())))
 }
 
 /// Returns the address for commands, as the client has requested it. A host with other characters than those of names and addresses

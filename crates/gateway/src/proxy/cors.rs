@@ -59,36 +59,41 @@ pub(super) fn build_headers(cors: &Cors, req: &Request<'_>) -> CorsHeaders {
         set("Access-Control-Expose-Headers", &exposed);
     }
     if let Some(method) = announced {
-        let allowed_methods = || match &cors.methods[..] {
-            [] => SAFELISTED_METHODS.to_owned(),
-            methods => join_names(methods.iter().map(|method| method.as_str())),
-        };
-        // With credentials `*` is a literal method name.
-        let methods = match (cors.any_method, cors.credentials) {
-            (true, false) => "*".to_owned(),
-            (true, true) => method.to_owned(),
-            (false, _) => allowed_methods(),
-        };
-        set("Access-Control-Allow-Methods", &methods);
-        let requested = req.header("Access-Control-Request-Headers").filter(|list| {
-            let names = || list_elements(list.as_bytes());
-            names().all(|name| str::from_utf8(name).is_ok_and(is_token))
-        });
-        let headers = match (cors.any_request_header, cors.credentials) {
-            // `*` does not cover `Authorization`, which is listed by name.
-            (true, _) => requested.unwrap_or_default().to_owned(),
-            (false, _) => join_names(cors.request_headers.iter().map(|name| name.as_str())),
-        };
-        if !headers.is_empty() {
-            set("Access-Control-Allow-Headers", &headers);
-        }
-        if let Some(age) = cors.max_age {
-            set("Access-Control-Max-Age", &age.as_secs().to_string());
-        }
+        set_preflight_fields(cors, req, method, &mut set);
     }
     CorsHeaders {
         fields,
         is_preflight: announced.is_some(),
+    }
+}
+
+/// Sets the fields that only a preflight response has: methods, request headers, and the time to cache them.
+fn set_preflight_fields(cors: &Cors, req: &Request<'_>, method: &str, set: &mut impl FnMut(&str, &str)) {
+    let allowed_methods = || match &cors.methods[..] {
+        [] => SAFELISTED_METHODS.to_owned(),
+        methods => join_names(methods.iter().map(|method| method.as_str())),
+    };
+    // With credentials `*` is a literal method name.
+    let methods = match (cors.any_method, cors.credentials) {
+        (true, false) => "*".to_owned(),
+        (true, true) => method.to_owned(),
+        (false, _) => allowed_methods(),
+    };
+    set("Access-Control-Allow-Methods", &methods);
+    let requested = req.header("Access-Control-Request-Headers").filter(|list| {
+        let names = || list_elements(list.as_bytes());
+        names().all(|name| str::from_utf8(name).is_ok_and(is_token))
+    });
+    let headers = match (cors.any_request_header, cors.credentials) {
+        // `*` does not cover `Authorization`, which is listed by name.
+        (true, _) => requested.unwrap_or_default().to_owned(),
+        (false, _) => join_names(cors.request_headers.iter().map(|name| name.as_str())),
+    };
+    if !headers.is_empty() {
+        set("Access-Control-Allow-Headers", &headers);
+    }
+    if let Some(age) = cors.max_age {
+        set("Access-Control-Max-Age", &age.as_secs().to_string());
     }
 }
 
