@@ -107,7 +107,7 @@ Wants=network-online.target
 
 [Service]
 ExecStart={program} {words} --state /var/lib/ringmain-tune
-# What a crash left is taken back before anything is applied anew; where that cannot be, it is taken over.
+# Reverts settings that a crash left before it applies them again; where that fails, it takes them over.
 ExecStartPre=-{program} tune revert --state /var/lib/ringmain-tune
 StateDirectory=ringmain-tune
 KillSignal=SIGTERM
