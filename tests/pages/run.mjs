@@ -23,12 +23,10 @@ const isWriting = flags.includes('--write');
 
 // Pictures of the documentation, by the name of the screenshot.
 const DOCUMENTED = {
-  'welcome-1280-light': 'welcome.png',
   'ticker-1280-light': 'ticker.png',
   'dashboard-1280-light': 'dashboard.png',
   'dashboard-1280-dark': 'dashboard-dark.png',
   'trouble-1280-light': 'dashboard-trouble.png',
-  'flame-1280-light': 'flame.png',
 };
 
 // Checks a page at each width and in each scheme, and takes its pictures.
