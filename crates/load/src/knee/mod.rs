@@ -114,7 +114,8 @@ pub struct Found<B = Break> {
 }
 
 impl Outcome {
-    /// Of a run in an open loop: whether it kept the rate, had few errors and met the objectives.
+    /// Of a run in an open loop: whether it kept the rate, had few errors and met the objectives. An objective for errors replaces
+    /// [`ERRORS`].
     #[must_use]
     pub fn of(run: &Run, objectives: &[Threshold]) -> Outcome {
         let errors = Measure::Errors.of(run);
@@ -129,8 +130,12 @@ impl Outcome {
             .filter(|judged| !judged.held())
             .map(Break::Objective)
             .collect();
+        let has_own_limit = objectives
+            .iter()
+            .any(|objective| objective.measure == Measure::Errors);
         let share = errors.ok().map(|bounds| bounds.high);
-        broke.extend(share.filter(|share| *share > ERRORS).map(Break::Errors));
+        let share = share.filter(|share| *share > ERRORS && !has_own_limit);
+        broke.extend(share.map(Break::Errors));
         let span = run.rounds.iter().map(|round| round.elapsed).sum();
         if run
             .plan

@@ -205,6 +205,14 @@ fn a_run_breaks_by_its_objective_its_errors_or_its_rate() {
         says(|round| round.figures.counts.timeouts = 120, &[]),
         ["0.20% of the requests failed"]
     );
+    assert_eq!(
+        says(|round| round.figures.counts.timeouts = 120, &["errors<1%"]),
+        none
+    );
+    assert_eq!(
+        says(|round| round.figures.counts.timeouts = 120, &["errors<0.15%"]),
+        ["errors<0.15% missed: 0.200%"]
+    );
     assert_eq!(says(|round| round.figures.counts.answered -= 600, &[]), none);
     assert_eq!(
         says(|round| round.figures.counts.answered -= 1_200, &[]),

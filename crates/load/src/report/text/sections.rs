@@ -242,9 +242,9 @@ fn errors(out: &mut String, counts: &Counts, is_closed: bool, style: Style) {
     out.push('\n');
     table.write(out, &LEAST[..3], style);
     if !counts.unconnected.is_zero() {
-        let span = amount::span(counts.unconnected);
+        let time = amount::time(counts.unconnected);
         let note = format!(
-            "Connections could not be established for {span}, summed over connections. The requests that they would have \
+            "Connections could not be established for {time}, summed over connections. The requests that they would have \
              carried count as errors in thresholds."
         );
         sentence(out, &note, style);

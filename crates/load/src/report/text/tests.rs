@@ -3,6 +3,7 @@
 //! After a wanted change run the tests with `UPDATE_GOLDEN=1` in the environment and read the difference.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringmain_tls::{ClientSettings, Trust};
 
@@ -143,6 +144,17 @@ fn a_run_without_a_round_says_only_what_was_asked_for() {
     let text = super::run(&run, &[], Style::Plain);
     assert!(text.contains("0 rounds of 10 s"), "{text}");
     assert!(!text.contains("requests/s"), "{text}");
+}
+
+#[test]
+fn time_without_connections_is_rounded() {
+    let mut run = fixture::run("local", Pace::Closed, 1, 1.0);
+    run.rounds[0].figures.counts.unconnected = Duration::from_nanos(25_278_645_931);
+    let text = super::run(&run, &[], Style::Plain);
+    assert!(
+        text.contains("Connections could not be established for 25.3 s, summed over"),
+        "{text}"
+    );
 }
 
 #[test]
