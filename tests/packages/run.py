@@ -95,6 +95,13 @@ def serve(command, port, path="/json", expected=b"message"):
     expect(code == 0, f"expected exit code 0 after SIGTERM, found {code}")
 
 
+def within(root, *command, user=None):
+    """The command line of a program in a root that has /proc: the kernel's part of a container. The mount ends with the program."""
+    (root / "proc").mkdir(exist_ok=True)
+    chroot = ["chroot", f"--userspec={user}", root] if user else ["chroot", root]
+    return ["unshare", "--mount", "sh", "-c", 'mount -t proc proc "$0/proc" && exec "$@"', root, *chroot, *command]
+
+
 class Release:
     """The files of a release."""
 
@@ -169,7 +176,7 @@ def static(release):
     version = run("chroot", root, "/ringmain", "--version")
     expect(release.version in version, f"expected version {release.version}, found {version}")
     port = free_port()
-    serve(["chroot", root, "/ringmain", "run", "--listen", f"127.0.0.1:{port}"], port)
+    serve(within(root, "/ringmain", "run", "--listen", f"127.0.0.1:{port}"), port)
 
 
 def glibc(suite):
@@ -182,7 +189,7 @@ def glibc(suite):
         version = run("chroot", root, program, "--version")
         expect(release.version in version, f"expected version {release.version}, found {version}")
         port = free_port()
-        serve(["chroot", root, program, "run", "--listen", f"127.0.0.1:{port}"], port)
+        serve(within(root, program, "run", "--listen", f"127.0.0.1:{port}"), port)
 
     check.__doc__ = f"The program with glibc in {suite}"
     return check
@@ -215,8 +222,8 @@ def deb(release):
     port, admin = free_port(), free_port()
     text = settings.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("127.0.0.1:9901", f"127.0.0.1:{admin}")
     settings.write_text(text)
-    as_user = ["chroot", root, "setpriv", "--reuid=ringmain", "--regid=ringmain", "--clear-groups"]
-    serve([*as_user, "ringmain", "run", "/etc/ringmain/ringmain.yaml"], port, "/", b"Ringmain is running")
+    command = within(root, "ringmain", "run", "/etc/ringmain/ringmain.yaml", user="ringmain:ringmain")
+    serve(command, port, "/", b"Ringmain is running")
     expect((root / "var/log/ringmain/access.log").stat().st_size > 0, "the access log is empty")
 
     dpkg("--install", "/ringmain.deb")
@@ -384,7 +391,7 @@ def image(release):
     expect((root / "etc/ssl/certs/ca-certificates.crt").stat().st_size > 100_000, "no certificate authorities")
     port = free_port()
     command = [word.replace("0.0.0.0:8080", f"127.0.0.1:{port}") for word in settings["Entrypoint"] + settings["Cmd"]]
-    serve(["chroot", "--userspec=65532:65532", root, *command], port)
+    serve(within(root, *command, user=settings["User"]), port)
 
 
 def aarch64(release):

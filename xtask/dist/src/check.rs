@@ -6,9 +6,10 @@ use std::process::Command;
 use crate::args::Request;
 use crate::package::{self, Files};
 use crate::release::{Release, run as run_command};
+use crate::tools::Tools;
 
 /// Builds the release again and compares every byte.
-pub(crate) fn run(release: &Release, request: &Request, files: &Files) -> Result<(), String> {
+pub(crate) fn run(release: &Release, request: &Request, tools: &Tools, files: &Files) -> Result<(), String> {
     if release.modified {
         return Err("`--check` compares with a clone of the commit: commit first".into());
     }
@@ -24,7 +25,7 @@ pub(crate) fn run(release: &Release, request: &Request, files: &Files) -> Result
             .args(["checkout", "--quiet", &release.commit])
             .current_dir(&clone),
     )?;
-    let second = package::build(&Release::read(&clone)?, request)?;
+    let second = package::build(&Release::read(&clone)?, request, tools)?;
     let differences = differences(files, &second);
     if !differences.is_empty() {
         return Err(format!("a second build differs:\n  {}", differences.join("\n  ")));

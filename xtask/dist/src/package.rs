@@ -44,25 +44,25 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
         request.profile_data = Some(make_profile(&root)?);
     }
     let out = request.out.clone().unwrap_or_else(|| root.join("target/package"));
-    let files = build(&release, &request)?;
+    let tools = Tools::new(&root);
+    let files = build(&release, &request, &tools)?;
     write(&out, &files)?;
     for (name, data) in &files {
         println!("{:>12}  {}", data.len(), out.join(name).display());
     }
     if request.check {
-        check::run(&release, &request, &files)
+        check::run(&release, &request, &tools, &files)
     } else {
         Ok(())
     }
 }
 
 /// Builds every file of a release.
-pub(crate) fn build(release: &Release, request: &Request) -> Result<Files, String> {
-    let tools = Tools::new(&release.root);
+pub(crate) fn build(release: &Release, request: &Request, tools: &Tools) -> Result<Files, String> {
     let work = release.root.join("target/package-work");
     let (mut files, mut programs, mut built) = (Files::new(), Vec::new(), Vec::new());
     for target in &request.targets {
-        let (program, record) = build_program(release, request, &tools, target, &work, &mut files)?;
+        let (program, record) = build_program(release, request, tools, target, &work, &mut files)?;
         programs.push(program);
         built.push(record);
     }

@@ -24,13 +24,7 @@ impl Common {
     pub(crate) fn read(program: &Path, work: &Path) -> Result<Common, String> {
         let folder = work.join("man");
         let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(
-            folder.join("ringmain.1"),
-            output(Command::new(program).arg("man"))?,
-        )
-        .unwrap();
-        fs::write(folder.join("ringmain-tune-apply.1"), b"x").unwrap();
+        output(Command::new(program).args(["man", "--dir"]).arg(&folder))?;
         let mut manual = Vec::new();
         let failed = |error: std::io::Error| format!("cannot read the manual pages: {error}");
         for page in fs::read_dir(&folder).map_err(failed)? {
