@@ -29,7 +29,7 @@ pub(crate) struct Cleared {
 pub(super) struct PolicyContext {
     pub(super) upstream: FieldBlock,
     pub(super) response: FieldBlock,
-    identity: Option<Arc<str>>,
+    record: PolicyRecord,
     /// The claims of the token that admitted the request.
     pub(super) claims: Option<Rc<TokenClaims>>,
     /// The concurrency counts that include the request.
@@ -42,6 +42,14 @@ pub(super) struct PolicyContext {
     body: Option<CollectedBody>,
     /// Memory for composed values.
     pub(super) text: String,
+}
+
+/// The access log fields of a request's policies. Retained with their result: the request may continue in a task, with a log of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PolicyRecord {
+    pub(crate) identity: Option<Arc<str>>,
+    /// The limit with `log_only` that the request exceeds.
+    pub(crate) over_limit: Option<Arc<str>>,
 }
 
 static NO_FIELDS: FieldBlock = FieldBlock::new();
@@ -105,8 +113,18 @@ impl Cleared {
 
     /// Sets the identity of the client, unless one is set already.
     pub(super) fn set_identity(&mut self, identity: &Arc<str>) {
-        let known = &mut self.context_mut().identity;
+        let known = &mut self.context_mut().record.identity;
         known.get_or_insert_with(|| Arc::clone(identity));
+    }
+
+    /// Records the limit with `log_only` that the request exceeds; of several the last.
+    pub(super) fn set_over_limit(&mut self, limit: &Arc<str>) {
+        self.context_mut().record.over_limit = Some(Arc::clone(limit));
+    }
+
+    /// Returns the access log fields of the policies.
+    pub(crate) fn record(&self) -> Option<&PolicyRecord> {
+        self.context.as_ref().map(|context| &context.record)
     }
 
     pub(super) fn context_mut(&mut self) -> &mut PolicyContext {
@@ -147,7 +165,7 @@ impl Cleared {
 
     /// Returns the identity of the client, as far as a policy has established it.
     pub(crate) fn identity(&self) -> Option<&Arc<str>> {
-        self.context.as_ref()?.identity.as_ref()
+        self.record()?.identity.as_ref()
     }
 
     /// Returns the claims of the token that admitted the request; of several tokens the first.
@@ -176,7 +194,7 @@ impl PolicyContext {
     fn reset(&mut self) -> usize {
         self.upstream.clear();
         self.response.clear();
-        self.identity = None;
+        self.record = PolicyRecord::default();
         self.claims = None;
         self.permits.get_mut().clear();
         self.edits = None;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringmain_wire::h1::FieldBlock;
 
-use super::{PolicyInput, Refusal, StepResult};
+use super::{PolicyInput, PolicyRecord, Refusal, StepResult};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, Fraction};
@@ -60,6 +60,7 @@ impl FaultInjector {
                     status: Some(status),
                     fields: FieldBlock::new(),
                     response: None,
+                    record: PolicyRecord::default(),
                 }))
             }
             _ => Ok(()),

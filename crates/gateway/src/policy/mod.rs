@@ -42,7 +42,7 @@ use crate::fault::Fault;
 use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Push, PushTokens, Rule};
-use crate::proxy::{RequestRoute, log_fields};
+use crate::proxy::RequestRoute;
 use crate::upstream::registry::UpstreamRegistry as Upstreams;
 use api_keys::ApiKeyAuth;
 use authz::ExternalAuthz;
@@ -50,7 +50,7 @@ use basic_auth::PasswordAuth;
 use client_certificate::CertificateAuth;
 use compile_step::compile_step;
 use concurrency::ConcurrencyLimits;
-pub(crate) use context::Cleared;
+pub(crate) use context::{Cleared, PolicyRecord};
 use context::{ContextPool, PolicyContext, add_header};
 pub(crate) use credential_cache::CredentialCache;
 use fault_injection::FaultInjector;
@@ -323,6 +323,8 @@ pub(crate) struct Refusal {
     pub(crate) fields: FieldBlock,
     /// The response of an external service, in place of the fault's status and text.
     pub(crate) response: Option<ExternalResponse>,
+    /// The access log fields of the policies before the one that refused.
+    pub(crate) record: PolicyRecord,
 }
 
 /// The response of an external service.
@@ -339,6 +341,7 @@ impl From<Fault> for Box<Refusal> {
             status: None,
             fields: FieldBlock::new(),
             response: None,
+            record: PolicyRecord::default(),
         })
     }
 }
@@ -353,6 +356,14 @@ pub(crate) enum PolicyOutcome {
 }
 
 impl Refusal {
+    /// Adds the access log fields of the policies that the request had passed.
+    fn with_record_of(mut self: Box<Refusal>, cleared: &Cleared) -> Box<Refusal> {
+        if let Some(record) = cleared.record() {
+            self.record.clone_from(record);
+        }
+        self
+    }
+
     /// Creates a refusal with a challenge (RFC 9110 §11.6.1).
     fn with_challenge(fault: Fault, challenge: &str) -> Box<Refusal> {
         let mut refusal: Box<Refusal> = fault.into();
@@ -381,13 +392,10 @@ pub(crate) fn evaluate_sync(
         return PolicyOutcome::Pending;
     }
     let mut cleared = Cleared::new(worker);
-    for step in steps {
-        if let Err(refusal) = step.check(&at, &mut cleared) {
-            return PolicyOutcome::Refused(refusal);
-        }
+    match steps.iter().try_for_each(|step| step.check(&at, &mut cleared)) {
+        Ok(()) => PolicyOutcome::Cleared(cleared),
+        Err(refusal) => PolicyOutcome::Refused(refusal.with_record_of(&cleared)),
     }
-    log_identity(&at, &cleared);
-    PolicyOutcome::Cleared(cleared)
 }
 
 /// Evaluates a rule's policies, waiting where needed.
@@ -402,14 +410,14 @@ pub(crate) async fn evaluate(
     let at = PolicyInput { worker, route, req };
     let mut cleared = Cleared::new(worker);
     for step in rule_steps(route)? {
-        if step.must_wait(&at) {
+        let result = if step.must_wait(&at) {
             // Boxed, so that requests that do not wait reserve no space for it.
-            Box::pin(step.check_async(&at, &mut cleared)).await?;
+            Box::pin(step.check_async(&at, &mut cleared)).await
         } else {
-            step.check(&at, &mut cleared)?;
-        }
+            step.check(&at, &mut cleared)
+        };
+        result.map_err(|refusal| refusal.with_record_of(&cleared))?;
     }
-    log_identity(&at, &cleared);
     Ok(cleared)
 }
 
@@ -420,12 +428,6 @@ fn rule_steps<'f>(route: &'f RequestRoute<'_>) -> Result<&'f [PolicyStep], Box<R
     match &route.cors {
         Some(cors) if cors.is_preflight => Ok(&policies.steps[..policies.before_cors]),
         _ => Ok(&policies.steps),
-    }
-}
-
-fn log_identity(at: &PolicyInput<'_, '_>, cleared: &Cleared) {
-    if let Some(identity) = cleared.identity() {
-        log_fields::log_identity(identity, at.req);
     }
 }
 

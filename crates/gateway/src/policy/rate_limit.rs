@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use ringmain_web::LogField;
 use ringmain_wire::h1::FieldBlock;
 
 use super::redis::RedisLimiter;
-use super::{Cleared, PolicyContext, PolicyInput, Refusal, StepResult, limit_key};
+use super::{Cleared, PolicyContext, PolicyInput, PolicyRecord, Refusal, StepResult, limit_key};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Name, RateHeaders, RateKey, RateLimit, Target};
@@ -120,7 +119,7 @@ impl RateLimits {
                         // So that a key has no second budget when the Redis fails.
                         count_here();
                     }
-                    self.store_verdict(at, index, verdict, &mut results)?;
+                    self.store_verdict(index, verdict, &mut results, cleared)?;
                 }
                 Err(fault) if redis.fail_closed && !limit.log_only => {
                     self.revert(&results);
@@ -131,7 +130,7 @@ impl RateLimits {
                     at.worker.counters.count_fault(fault);
                     let verdict = count_here();
                     results[index].counted_here = true;
-                    self.store_verdict(at, index, verdict, &mut results)?;
+                    self.store_verdict(index, verdict, &mut results, cleared)?;
                 }
             }
         }
@@ -142,7 +141,7 @@ impl RateLimits {
     fn count_locally(
         &self,
         at: &PolicyInput<'_, '_>,
-        cleared: &Cleared,
+        cleared: &mut Cleared,
         results: &mut [LimitResult],
     ) -> StepResult {
         let now = at.worker.cx.now().0;
@@ -151,7 +150,7 @@ impl RateLimits {
                 results[index].key = limit.key_hash(at, cleared);
                 let verdict = limit.cells.count_request(results[index].key, limit.rate, now);
                 results[index].counted_here = true;
-                self.store_verdict(at, index, verdict, results)?;
+                self.store_verdict(index, verdict, results, cleared)?;
             }
         }
         Ok(())
@@ -160,10 +159,10 @@ impl RateLimits {
     /// Stores the verdict of a limit; refuses the request if the verdict does.
     fn store_verdict(
         &self,
-        at: &PolicyInput<'_, '_>,
         index: usize,
         verdict: RateVerdict,
         results: &mut [LimitResult],
+        cleared: &mut Cleared,
     ) -> StepResult {
         let limit = &self.all[index];
         results[index].verdict = Some(verdict);
@@ -171,8 +170,7 @@ impl RateLimits {
             return Ok(());
         }
         if limit.log_only {
-            at.req
-                .log_field("over_limit", LogField::Text(Arc::clone(&limit.name)));
+            cleared.set_over_limit(&limit.name);
             return Ok(());
         }
         self.revert(results);
@@ -212,6 +210,7 @@ impl RateLimits {
             status: None,
             fields,
             response: None,
+            record: PolicyRecord::default(),
         })
     }
 

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use ringmain_web::Request;
 
-use super::{Failure, RequestRoute, Routed, find_route, reject_unforwardable};
+use super::{Failure, RequestRoute, Routed, find_route, log_fields, reject_unforwardable};
 use crate::fault::Fault;
 use crate::gateway::{View, Worker};
 use crate::model::{HttpsRedirect, Listener};
@@ -58,5 +58,8 @@ pub(super) fn evaluate<'v>(
         PolicyOutcome::Refused(refusal) => Some(Err(refusal)),
         PolicyOutcome::Pending => None,
     });
+    if let Some(result) = &result {
+        log_fields::log_policies(result, req);
+    }
     Evaluation::Matched(route, result)
 }

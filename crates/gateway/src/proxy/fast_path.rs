@@ -39,7 +39,6 @@ use crate::gateway::scratch::{DateCache, WorkerScratch};
 use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::{Action, Forward};
-use crate::policy::Cleared;
 use crate::table::CompiledRoute;
 use crate::upstream::h2::StreamObserver;
 use crate::upstream::pool::{SelectedEndpoint, UpstreamConn, UpstreamPool};
@@ -517,9 +516,7 @@ impl FastPathState {
         if let Some((route, number)) = &self.rule {
             log_fields::log_rule(route.route(), *number, self.client, req);
         }
-        if let Some(identity) = self.policy_result.as_ref().ok().and_then(Cleared::identity) {
-            log_fields::log_identity(identity, req);
-        }
+        log_fields::log_policies(&self.policy_result, req);
         log_fields::log_attempt(
             worker,
             req,

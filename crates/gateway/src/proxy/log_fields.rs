@@ -9,10 +9,12 @@ use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_web::{LogField, Request};
 
+use super::evaluation::PolicyResult;
 use super::{RequestRoute, client};
 use crate::fault::{Fault, Violation};
 use crate::gateway::Worker;
 use crate::model::{Name, Route};
+use crate::policy::PolicyRecord;
 use crate::stats::RequestCounter;
 use crate::upstream::pool::PoolEndpoint;
 
@@ -72,10 +74,19 @@ pub(super) fn log_rule(route: &Route, index: usize, client: Option<IpAddr>, req:
     }
 }
 
-/// Logs the client's identity.
-pub(crate) fn log_identity(identity: &Arc<str>, req: &Request<'_>) {
-    if req.is_logged() {
-        req.log_field("identity", LogField::Text(Arc::clone(identity)));
+/// Logs the client's identity, and the limit that a request exceeds, of its policies' result.
+pub(super) fn log_policies(result: &PolicyResult, req: &Request<'_>) {
+    let record = match result {
+        Ok(cleared) => cleared.record(),
+        Err(refusal) => Some(&refusal.record),
+    };
+    let Some(PolicyRecord { identity, over_limit }) = record.filter(|_| req.is_logged()) else {
+        return;
+    };
+    for (name, value) in [("identity", identity), ("over_limit", over_limit)] {
+        if let Some(value) = value {
+            req.log_field(name, LogField::Text(Arc::clone(value)));
+        }
     }
 }
 

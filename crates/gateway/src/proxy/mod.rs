@@ -197,6 +197,7 @@ async fn run_request(
         Evaluation::Matched(route, Some(result)) => (route, result),
         Evaluation::Matched(route, None) => {
             let result = policy::evaluate(worker, &route, req).await;
+            log_fields::log_policies(&result, req);
             (route, result)
         }
         Evaluation::Unforwardable(route, fault) => {

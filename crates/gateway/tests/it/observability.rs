@@ -6,18 +6,21 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model;
+use ringmain_gateway::model::{self, JwtAlgorithm, Policy, RateKey, RateLimit};
 use ringmain_web::AccessLog;
 use ringmain_web::access_log::Format;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::identity_provider::{Signer, claims, inline, jwt, provider};
 use crate::origin::{Edge, Origin, refusing_addr, to, upstream};
+use crate::policies::with;
 use crate::support::{self, PATIENCE, get, post};
 
 on_every_backend! {
     broken_rules_are_named,
     broken_rules_of_tls_are_named,
     clients_that_left_are_logged_with_their_upstream,
+    clients_beyond_their_limit_are_logged_with_their_identity,
     requests_are_counted_by_upstream_and_status,
 }
 
@@ -154,7 +157,7 @@ fn clients_that_left_are_logged_with_their_upstream(engine: Config) {
         }
     });
     let (edge, mut lines) = logged(engine, to(&[origin.addr], |_, _| {}));
-    // Without a task, and with one.
+    // The first has no pooled connection and continues in a task; the second needs none; the last has a body.
     for request in [get("/slow"), post("/slow", "text/plain", "a body")] {
         let mut client = edge.server.client();
         client.send(request);
@@ -180,6 +183,47 @@ fn clients_that_left_are_logged_with_their_upstream(engine: Config) {
         .map(|it| (&*it.route, &*it.upstream, &it.codes[..]))
         .collect();
     assert_eq!(found, [("all", "origin", &[(499, 2)][..])]);
+    edge.server.shut_down();
+}
+
+fn clients_beyond_their_limit_are_logged_with_their_identity(engine: Config) {
+    let origin = Origin::echo();
+    let signer = Signer::new(JwtAlgorithm::EdDsa, "one");
+    let tokens = jwt(provider(inline(&[&signer]), &[signer.algorithm]));
+    let limit = |name, requests| RateLimit {
+        by: vec![RateKey::Identity],
+        ..RateLimit::new(name, requests, Duration::from_secs(36_000))
+    };
+    let soft = RateLimit {
+        log_only: true,
+        ..limit("soft", 1)
+    };
+    let policies = vec![
+        Policy::RateLimit(soft.into()),
+        Policy::RateLimit(limit("clients", 3).into()),
+        Policy::Jwt(tokens.into()),
+    ];
+    let (edge, mut lines) = logged(engine, with(to(&[origin.addr], |_, _| {}), policies));
+    let token = signer.sign(&claims(json!({ "sub": "ada" })));
+    let fields = format!("Host: a\r\nAuthorization: Bearer {token}\r\n");
+    // Without a task, and with one.
+    let bodiless = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+    let with_body = format!("POST / HTTP/1.1\r\n{fields}Content-Length: 2\r\n\r\nok");
+    for (request, status, over_limit) in [
+        (&bodiless, 200, Value::Null),
+        (&bodiless, 200, "soft".into()),
+        (&with_body, 200, "soft".into()),
+        (&bodiless, 429, "soft".into()),
+        (&with_body, 429, "soft".into()),
+    ] {
+        assert_eq!(edge.server.ask(request).status, status);
+        let line = lines.next();
+        assert_eq!(
+            (&line["status"], &line["identity"], &line["over_limit"]),
+            (&status.into(), &"ada".into(), &over_limit),
+            "{line}"
+        );
+    }
     edge.server.shut_down();
 }
 
