@@ -127,15 +127,15 @@ def explained(r):
         path = r.file(f"explain-{slashes}.yaml", f"""\
 listeners: {{web: {{address: 127.0.0.1:{port}{paths}}}}}
 routes:
-  host: {{hosts: [a.example], rules: [{{match: /host, respond: {{status: 200, body: "host 0"}}}}]}}
+  host: {{hosts: [a.example], rules: [{{match: /host, respond: {{status: 200, body: "host 1"}}}}]}}
   shop:
     rules:
-      - {{match: /admin, respond: {{status: 200, body: "shop 0"}}, policies: {{addresses: {{allow: 127.0.0.0/8}}}}}}
-      - {{match: {{path: /cart, method: PUT}}, respond: {{status: 200, body: "shop 1"}}, cors: {{origins: "https://a.example", methods: PUT}}}}
-      - {{match: {{path: /cart, method: OPTIONS}}, respond: {{status: 200, body: "shop 2"}}}}
-      - {{match: {{path: {{exact: /a/b}}}}, respond: {{status: 200, body: "shop 3"}}}}
-      - {{match: {{path: /named, headers: {{host: a.example}}}}, respond: {{status: 200, body: "shop 4"}}}}
-      - {{match: /, respond: {{status: 200, body: "shop 5"}}, cors: {{origins: "https://a.example", methods: PUT}}}}
+      - {{match: /admin, respond: {{status: 200, body: "shop 1"}}, policies: {{addresses: {{allow: 127.0.0.0/8}}}}}}
+      - {{match: {{path: /cart, method: PUT}}, respond: {{status: 200, body: "shop 2"}}, cors: {{origins: "https://a.example", methods: PUT}}}}
+      - {{match: {{path: /cart, method: OPTIONS}}, respond: {{status: 200, body: "shop 3"}}}}
+      - {{match: {{path: {{exact: /a/b}}}}, respond: {{status: 200, body: "shop 4"}}}}
+      - {{match: {{path: /named, headers: {{host: a.example}}}}, respond: {{status: 200, body: "shop 5"}}}}
+      - {{match: /, respond: {{status: 200, body: "shop 6"}}, cors: {{origins: "https://a.example", methods: PUT}}}}
 """)
         process = r.start("run", path)
         process.wait_port(port)
@@ -164,7 +164,7 @@ routes:
             taken = json.loads(said.stdout)["taken"]
             rule = f"{taken['route']} {taken['rule']}"
             if found.field("access-control-allow-methods"):
-                expect(f"{what}: a preflight", "shop 1" if "/cart" in target else "shop 5", rule)
+                expect(f"{what}: a preflight", "shop 2" if "/cart" in target else "shop 6", rule)
             else:
                 expect(what, found.body.decode(), rule)
         process.end()
