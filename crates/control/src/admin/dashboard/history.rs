@@ -41,7 +41,7 @@ struct Point {
 
 /// The ring of points, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(super) struct RateHistory {
     last: Totals,
     points: VecDeque<Point>,
 }
@@ -60,7 +60,7 @@ struct Columns {
     deliveries_per_s: Vec<Option<f64>>,
 }
 
-impl History {
+impl RateHistory {
     /// Returns whether a point is due: the last one is of another second.
     pub(super) fn is_due(&self, wall: Duration) -> bool {
         self.last.wall.as_secs() != wall.as_secs()

@@ -19,7 +19,7 @@ use ringmain_gateway::ListenerReport;
 use ringmain_sys::{clock, process};
 use ringmain_web::{Event, Reply, Request, Result};
 
-use self::history::{History, Totals};
+use self::history::{RateHistory, Totals};
 use self::listeners::{CertificateCache, ListenerRow};
 use self::snapshot::{BrokerFailure, BrokerStatus, ConfigSummary, Sample, SnapshotBuilder};
 use super::AdminContext;
@@ -38,7 +38,7 @@ const POLICY: &str = "default-src 'none'; style-src 'sha256-KQ2zfjyyVe2AHXTMVodb
 #[derive(Debug, Default)]
 pub(super) struct Dashboard {
     latest: Mutex<LatestSnapshot>,
-    history: Mutex<History>,
+    history: Mutex<RateHistory>,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl Dashboard {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_history(&self) -> MutexGuard<'_, History> {
+    fn lock_history(&self) -> MutexGuard<'_, RateHistory> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

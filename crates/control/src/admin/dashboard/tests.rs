@@ -187,7 +187,7 @@ fn a_followed_cluster_is_shown_and_bounded() {
 
 #[test]
 fn the_history_is_bounded_and_has_a_gap_where_nothing_was_recorded() {
-    let mut history = History::default();
+    let mut history = RateHistory::default();
     let totals = |second: u64, responses| Totals {
         at: Duration::from_secs(second),
         wall: Duration::from_secs(1_700_000_000 + second),
