@@ -11,6 +11,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType, socket};
 
+/// From linux/sockios.h. The type of requests differs between glibc and musl.
+const SIOCETHTOOL: libc::Ioctl = 0x8946;
 const DRIVER: u32 = 0x03;
 const COALESCE: (u32, u32) = (0x0e, 0x0f);
 const RINGS: (u32, u32) = (0x10, 0x11);
@@ -283,7 +285,7 @@ impl Device {
         };
         // SAFETY: the request and the words it points to outlive the call. Each caller above gives a buffer of the
         // length that its command's structure has in linux/ethtool.h, with the count that it holds set to no more.
-        let status = unsafe { libc::ioctl(self.socket.as_raw_fd(), libc::SIOCETHTOOL, &raw const request) };
+        let status = unsafe { libc::ioctl(self.socket.as_raw_fd(), SIOCETHTOOL, &raw const request) };
         if status < 0 {
             return Err(io::Error::last_os_error());
         }

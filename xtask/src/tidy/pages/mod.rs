@@ -1,6 +1,6 @@
 //! Rules for the documents: links resolve, each page is in the book, pages are short, words are spelt right.
 //!
-//! Owns the reading of a page: headings with their anchors, links, words of prose. The parts: [`links`] resolves, [`summary`] compares with
+//! Owns the reading of a page: headings with their anchors, links, words of prose. The parts: [`mod@links`] resolves, [`mod@summary`] compares with
 //! the list of chapters, [`length`] compares with the ceilings, [`spelling`] asks hunspell. Only [`spelling`] starts a program.
 
 pub(crate) mod length;

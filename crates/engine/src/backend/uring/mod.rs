@@ -277,7 +277,7 @@ impl Headers {
             });
         }
         header.msg_iov = vectors.as_mut_ptr().cast();
-        header.msg_iovlen = pieces.len();
+        header.msg_iovlen = pieces.len() as _;
         header
     }
 

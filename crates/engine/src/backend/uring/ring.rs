@@ -267,7 +267,7 @@ impl Ring {
             None => self.ring.as_raw_fd(),
         };
         let span = timeout.map(|t| libc::timespec {
-            tv_sec: t.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+            tv_sec: t.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: t.subsec_nanos().into(),
         });
         let argument = WaitArgument {
