@@ -77,7 +77,7 @@ pub(crate) fn build(release: &Release, request: &Request, tools: &Tools) -> Resu
         let work = work.join(program.target.triple).join("system");
         files.extend(system_package::build(
             release,
-            &tools,
+            tools,
             program.target,
             &system,
             &work,
