@@ -307,8 +307,7 @@ fn what_makes_no_sense_has_a_place() {
         &of_step("request: {path: /}\npause: 5"),
         &format!("5:16: pause: {time}"),
     );
-    let status =
-        "expected a status such as 200 or a class such as 2xx, an interim one being no answer, found";
+    let status = "expected a status such as 200 or a class such as 2xx, without interim ones, found";
     refused(
         &of_step("request: {path: /}\nexpect: {status: 1xx}"),
         &format!("5:26: status: {status} `1xx`"),

@@ -22,7 +22,7 @@ pub enum Break {
     Objective(Judgement),
     /// So many deliveries were lost.
     Lost(u64),
-    /// So many publications were refused, had no answer in time or were never sent.
+    /// So many publications were refused, had no response in time or were never sent.
     NotPublished(u64),
     /// So many clients were cut off.
     CutOff(u64),
@@ -104,7 +104,7 @@ fn measured(run: &Run, measure: Measure) -> Result<f64, &'static str> {
         Measure::ServerCpu => {
             let cpu = run
                 .server_cpu_per_million()
-                .ok_or("the server's CPU was not watched")?;
+                .ok_or("the server's CPU was not measured")?;
             Ok(cpu.as_nanos() as f64 / 1e6)
         }
     }
