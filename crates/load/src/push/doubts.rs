@@ -184,7 +184,7 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
         note(
             remarks,
             format!(
-                "there were {} deliveries: percentiles rest on few of them; measure longer",
+                "there were {} deliveries: too few for precise percentiles; measure longer",
                 amount::count(run.heard.fast.count()),
             ),
         );

@@ -307,7 +307,7 @@ fn authority_of(authority: &str, usual: Port) -> Result<(Place, String), String>
             .ok_or("the closing `]` of an IPv6 address is missing")?;
         let ip: Ipv6Addr = inner
             .parse()
-            .map_err(|_| format!("`{inner}` is no IPv6 address"))?;
+            .map_err(|_| format!("`{inner}` is not an IPv6 address"))?;
         return Ok((at(ip.into()), written(host)));
     }
     if host.contains(':') {
@@ -329,7 +329,7 @@ fn authority_of(authority: &str, usual: Port) -> Result<(Place, String), String>
 fn port_of(text: &str) -> Result<u16, String> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.parse().ok().filter(|port| digits && *port > 0);
-    port.ok_or_else(|| format!("`{text}` is no port: expected a number from 1 to 65535"))
+    port.ok_or_else(|| format!("`{text}` is not a port: expected a number from 1 to 65535"))
 }
 
 /// A host's name in lower case (RFC 1123 §2.1, and underscores, which private names have).

@@ -269,13 +269,16 @@ fn what_is_wrong_is_said_with_what_to_write() {
         "for HTTP write http+unix:/x:/path, for WebSocket ws+unix:/x:/path, for echoed bytes tcp+unix:/x",
     );
     check_wrong("unix:/x", "for HTTP write http+unix:/x:/path");
-    check_wrong("http://a:0/", "`0` is no port: expected a number from 1 to 65535");
-    check_wrong("http://a:/", "`` is no port");
-    check_wrong("a:65536", "`65536` is no port");
-    check_wrong("a:+80", "`+80` is no port");
+    check_wrong(
+        "http://a:0/",
+        "`0` is not a port: expected a number from 1 to 65535",
+    );
+    check_wrong("http://a:/", "`` is not a port");
+    check_wrong("a:65536", "`65536` is not a port");
+    check_wrong("a:+80", "`+80` is not a port");
     check_wrong("http://::1/", "is written in brackets");
     check_wrong("http://[::1/", "closing `]`");
-    check_wrong("http://[::g]:1/", "`::g` is no IPv6 address");
+    check_wrong("http://[::g]:1/", "`::g` is not an IPv6 address");
     check_wrong("http://me:secret@a/", "-H 'Authorization: …'");
     check_wrong("http://a/b c", "write %20 for a space");
     check_wrong("http://a/\r\nX: y", r"`\r` is not allowed in it");

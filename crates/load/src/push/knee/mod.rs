@@ -97,7 +97,7 @@ fn measured(run: &Run, measure: Measure) -> Result<f64, &'static str> {
             Err("a publication has one latency, that to its client: write it without service. or response.")
         }
         Measure::Errors => match run.totals.expected + run.totals.expected_slow {
-            0 => Err("nothing was to be delivered"),
+            0 => Err("no deliveries were expected"),
             expected => Ok(run.lost() as f64 / expected as f64),
         },
         Measure::Throughput => Ok(per_second(run.delivered(), run.plan.duration)),

@@ -204,7 +204,7 @@ impl Listeners {
             at += step.consumed;
             match step.event {
                 Event::NeedMore => return Ok(at),
-                Event::NeedInflater => return Err(Stop::Broken("sent deflated what was not to be")),
+                Event::NeedInflater => return Err(Stop::Broken("sent an unexpected compressed message")),
                 Event::Pong(_) => {}
                 Event::Ping(data) => {
                     self.scratch.clear();

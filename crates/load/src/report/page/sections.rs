@@ -332,7 +332,7 @@ pub(super) fn ratios(comparison: &ComparisonTable) -> String {
     let confidence = format!("{:.0} % interval", comparison.confidence * 100.0);
     let mut out = format!(
         "<section id=\"ratios\" class=\"panel\">\n<h2>Ratios</h2>\n<p class=\"note\">Medians over {} rounds of each, taken \
-         in turn. Intervals hold the true ratio with {:.0} % confidence; one that holds 1 shows no \
+         in turn. Intervals contain the true ratio with {:.0} % confidence; one that contains 1 shows no \
          difference.</p>\n",
         comparison.rounds,
         comparison.confidence * 100.0,
