@@ -123,7 +123,7 @@ const WRONG: &[(&[&str], &str)] = &[
     ),
     (&["--deflate", URL], "--deflate is for ws:// targets"),
     (&["-X", "PUT", "ws://127.0.0.1:9/"], "--method is for HTTP"),
-    (&["ftp://127.0.0.1/"], "`ftp` is not spoken here"),
+    (&["ftp://127.0.0.1/"], "`ftp` is not supported"),
     (&["localhost"], "write localhost:8080, or http://localhost"),
     (&["http://me:pw@localhost/"], "-H 'Authorization: …'"),
     (&["unix:/run/x"], "write http+unix:/run/x:/path"),
@@ -225,19 +225,19 @@ fn nothing_to_connect_to() {
     check(
         &["--server", "echo no such file; exit 3", &closed],
         1,
-        "(exit code 3); the last that it said: no such file",
+        "(exit code 3); its last output: no such file",
     );
     check(
         &["--server", "exec sleep 1000", "--server-wait", "200ms", &closed],
         1,
-        "takes no connections after 0.2s",
+        "accepts no connections after 0.2s",
     );
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     check(
         &["--server", "exec sleep 1000", &taken],
         1,
-        "takes connections before the server was started",
+        "accepts connections before the server was started",
     );
     check(
         &["merge", "/nonexistent.hlog"],

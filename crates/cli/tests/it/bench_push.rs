@@ -440,7 +440,7 @@ fn publications_without_history_are_lost_on_disconnects_and_reported() {
     // A channel that keeps nothing is no silent zero.
     let error = fails(&mut push(&[&[&url[..]][..], &KILLED, &["-q"]].concat()), 1);
     assert!(
-        error.contains("clients cannot recover what they miss of bench"),
+        error.contains("clients cannot recover publications of bench"),
         "{error}"
     );
 }
@@ -461,7 +461,7 @@ fn refusals_of_the_server_are_reported_with_advice() {
     check(
         &server.url("/nothing"),
         &["--api-key", "K"],
-        "/nothing answers 404",
+        "/nothing returns 404",
     );
     check(
         &url,

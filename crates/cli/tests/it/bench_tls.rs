@@ -75,11 +75,11 @@ fn messages_over_websockets() {
     );
     assert_eq!(plan["deflate"], true);
     assert!(round["opening"]["count"].as_u64() >= Some(10), "{round}");
-    check_failed(&[&format!("ws://{addr}/json")], "the server answered 200 OK");
-    check_failed(&[&format!("ws://{addr}/nowhere")], "the server answered 404");
+    check_failed(&[&format!("ws://{addr}/json")], "the server returned 200 OK");
+    check_failed(&[&format!("ws://{addr}/nowhere")], "the server returned 404");
     check_failed(
         &["-H", "Origin: http://evil.example", &url],
-        "the server answered 403",
+        "the server returned 403",
     );
     server.terminate();
 }

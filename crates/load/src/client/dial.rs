@@ -81,10 +81,10 @@ impl Client {
         let http2 = matches!(self.links[index as usize].reading, Reading::Http2(_));
         if http2 && !speaks(conn, b"h2") {
             conn.abort();
-            let said = "TLS stands, but the server did not agree to speak HTTP/2 over it (ALPN `h2`): switch it on there, or \
+            let said = "TLS is established, but the server did not negotiate HTTP/2 (ALPN `h2`): enable it there, or \
                         drop --http2";
             let error = io::Error::new(io::ErrorKind::InvalidData, said);
-            return self.opening_failed(index, opening, "TLS: no HTTP/2 agreed on", error);
+            return self.opening_failed(index, opening, "TLS: no HTTP/2 negotiated", error);
         }
         self.open_protocol(conn, index, opening, now);
     }

@@ -431,7 +431,7 @@ impl Client {
     fn part(&mut self, conn: Conn<'_>, index: u32) {
         if !self.say_goodbye(conn, index) {
             conn.close();
-            self.lose(index, "closed before its answer");
+            self.lose(index, "closed before its response");
         }
         self.dial();
         self.set_alarm();
@@ -464,7 +464,7 @@ impl Client {
         let link = &mut self.links[index as usize];
         if let State::Opening(opening) = link.state {
             conn.abort();
-            let said = format!("the handshake was not over within {:?}", self.plan.timeout);
+            let said = format!("the handshake did not complete within {:?}", self.plan.timeout);
             let error = io::Error::new(io::ErrorKind::TimedOut, said);
             let what = match opening.stage {
                 Stage::Tls => "TLS: timed out",
@@ -552,7 +552,7 @@ impl Client {
         } else {
             conn.close();
         }
-        self.lose(index, "closed before its answer");
+        self.lose(index, "closed before its response");
         true
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn failure(conn: Conn<'_>) -> (&'static str, String) {
     let fault = conn.layer(|tls: &mut Tls| tls.fault().cloned()).flatten();
     match fault {
         Some(fault) => (describe(&fault), fault.to_string()),
-        None => ("TLS: failed", "TLS failed without saying why".to_owned()),
+        None => ("TLS: failed", "TLS failed without a reason".to_owned()),
     }
 }
 
@@ -101,10 +101,10 @@ fn describe(fault: &Fault) -> &'static str {
         FaultKind::CertificateExpired => "TLS: certificate expired",
         FaultKind::CertificateNotYetValid => "TLS: certificate not valid yet",
         FaultKind::CertificateIssuer => "TLS: certificate of an unknown issuer",
-        FaultKind::CertificateMissing | FaultKind::Certificate => "TLS: certificate not in order",
+        FaultKind::CertificateMissing | FaultKind::Certificate => "TLS: certificate not valid",
         FaultKind::Refused => "TLS: refused by the server",
-        FaultKind::Version | FaultKind::Parameters | FaultKind::Alpn => "TLS: nothing in common",
-        FaultKind::NotTls => "TLS: not spoken there",
+        FaultKind::Version | FaultKind::Parameters | FaultKind::Alpn => "TLS: no common parameters",
+        FaultKind::NotTls => "TLS: not supported",
         _ => "TLS: broke the protocol",
     }
 }

@@ -291,11 +291,11 @@ impl Speaker {
                 }
             }
             (_, Reading::Http2(session), _) => Heard::Broken(session.lost_by_end()),
-            (_, Reading::Echo(1..), _) => Heard::Broken("closed within an answer"),
+            (_, Reading::Echo(1..), _) => Heard::Broken("closed within a response"),
             (_, Reading::WebSocket(reading), _) if reading.is_within_message() => {
-                Heard::Broken("closed within an answer")
+                Heard::Broken("closed within a response")
             }
-            _ => Heard::Broken("closed without an answer"),
+            _ => Heard::Broken("closed without a response"),
         }
     }
 }

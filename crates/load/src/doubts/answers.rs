@@ -15,7 +15,7 @@ pub(super) fn none(_: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: 0.0,
         message: format!(
-            "none of {} requests was answered: there is nothing to judge; check the address and try a single request by \
+            "none of {} requests received a response: there is no result; check the address and try a single request by \
              hand",
             counts.sent,
         ),
@@ -30,8 +30,8 @@ pub(super) fn statuses(_: &Run, round: &Round) -> Option<Seen> {
         return None;
     }
     let count = others.values().sum();
-    let what = "answers with a status other than 2xx or 3xx";
-    let advice = "errors are often cheaper than what they stand for, so throughput and latency are not those of the real \
+    let what = "responses with a status other than 2xx or 3xx";
+    let advice = "errors are often cheaper than successful responses, so throughput and latency are not those of the real \
                   work; check URL, method and headers";
     wrong(
         Kind::Statuses,
@@ -51,18 +51,18 @@ pub(super) fn unexpected(run: &Run, round: &Round) -> Option<Seen> {
     }
     let (what, advice) = match run.plan.protocol {
         Protocol::WebSocket(_) => (
-            "messages that did not come back as they were",
-            "the figures contain answers that are not what they should be; the server must send back what it gets, and \
-             nothing else",
+            "messages that were not echoed unchanged",
+            "the figures contain invalid responses; the server must echo each message unchanged, and send nothing \
+             else",
         ),
         Protocol::Grpc(_) => (
-            "calls that did not end as they should",
-            "errors are often cheaper than what they stand for, so throughput and latency are not those of the real work; \
+            "calls that did not complete as expected",
+            "errors are often cheaper than successful responses, so throughput and latency are not those of the real work; \
              look at their statuses, then at the method and the message",
         ),
         Protocol::Http1 | Protocol::Http2 | Protocol::Echo { .. } => (
-            "answers that failed a check",
-            "the figures contain answers that are not what they should be; look at one by hand, then at the checks",
+            "responses that failed a check",
+            "the figures contain unexpected responses; inspect one by hand, then the checks",
         ),
     };
     wrong(
@@ -78,7 +78,7 @@ pub(super) fn unexpected(run: &Run, round: &Round) -> Option<Seen> {
 pub(super) fn timeouts(run: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
     let what = format!(
-        "requests without an answer within {}",
+        "requests without a response within {}",
         amount::span(run.plan.timeout)
     );
     let advice = "they are missing in the latencies shown, whose tail looks better than it is (thresholds and comparisons count them with the time they \
@@ -88,8 +88,8 @@ pub(super) fn timeouts(run: &Run, round: &Round) -> Option<Seen> {
 
 pub(super) fn broken(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
-    let what = "requests that lost their connection or got what is no answer";
-    let advice = "they are missing in the latencies shown (thresholds and comparisons count them as without end); look at the server's log and limits";
+    let what = "requests with a lost connection or an invalid response";
+    let advice = "they are missing in the latencies shown (thresholds and comparisons count them as infinite); look at the server's log and limits";
     wrong(
         Kind::Broken,
         what,
@@ -105,11 +105,11 @@ pub(super) fn connect_errors(_: &Run, round: &Round) -> Option<Seen> {
     let failed = counts.connect_errors.values().sum();
     let what = "attempts to connect that failed";
     let advice = if counts.first_errors.is_empty() {
-        "fewer connections carried load than asked for; look at the server's listen queue, its limits and the ports of \
+        "fewer connections carried load than requested; look at the server's listen queue, its limits and the ports of \
          this host"
     } else {
-        "fewer connections carried load than asked for; look at what was said of the first failed handshakes, and at the \
-         server's log and limits"
+        "fewer connections carried load than requested; check the errors of the first failed handshakes, and the server's \
+         log and limits"
     };
     wrong(
         Kind::ConnectErrors,
@@ -132,7 +132,7 @@ pub(super) fn not_deflated(run: &Run, round: &Round) -> Option<Seen> {
         counts.connects.saturating_sub(counts.deflated),
         counts.connects,
         "",
-        "their messages went as they were; switch it on at the server, or drop --deflate",
+        "their messages were sent uncompressed; enable it at the server, or drop --deflate",
     )
 }
 
@@ -145,8 +145,8 @@ pub(super) fn fewer_streams(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Note,
         badness: f64::from(asked - allowed),
         message: format!(
-            "{asked} streams were asked for on each connection, and the server's limit (SETTINGS_MAX_CONCURRENT_STREAMS) is \
-             {allowed}: no more were used; raise its limit, or take more connections",
+            "{asked} streams were requested on each connection, and the server's limit (SETTINGS_MAX_CONCURRENT_STREAMS) is \
+             {allowed}: no more were used; raise its limit, or use more connections",
         ),
     })
 }
@@ -163,7 +163,7 @@ pub(super) fn not_resumed(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Note,
         badness: later as f64,
         message: format!(
-            "none of {later} later handshakes with {} resumed a session: the server gives no tickets, or takes none; \
+            "none of {later} later handshakes with {} resumed a session: the server issues no tickets, or accepts none; \
              each connection pays for a full handshake",
             tls.name,
         ),

@@ -52,7 +52,7 @@ pub(super) fn starved(_: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: share,
         message: format!(
-            "a worker of the client waited for a CPU {} of the time, because other programs had it: its latencies contain \
+            "a worker of the client waited for a CPU {} of the time, because other programs used it: its latencies contain \
              that wait; quiet the host, or give the client CPUs of its own (--cpus)",
             percent(share),
         ),
@@ -67,7 +67,7 @@ pub(super) fn send_lag(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: lag.as_secs_f64(),
         message: format!(
-            "one in a hundred requests left {} or more after its time although a connection was free: response times \
+            "one in a hundred requests was sent {} or more late although a connection was free: response times \
              contain the client's own lateness; give it CPUs of its own (--cpus) or lower the rate",
             amount::time(lag),
         ),
@@ -87,8 +87,8 @@ pub(super) fn late(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: share,
         message: format!(
-            "{} of the requests left more than {} after their time: they waited for a connection, so the server saw \
-             less load than the schedule meant; response times count the wait, service times do not; use more connections",
+            "{} of the requests were sent more than {} late: they waited for a connection, so the server received \
+             less load than scheduled; response times count the wait, service times do not; use more connections",
             percent(share),
             amount::span(limits::LATE),
         ),
@@ -114,8 +114,8 @@ pub(super) fn shared_cpu(context: &Context) -> Option<Doubt> {
         round: None,
         severity: Severity::Warning,
         message: format!(
-            "client and server may both run on CPU {list}: each takes time from the other, and the figures show the sum; \
-             pin them apart (--cpus for the client, taskset or a cpuset for the server)"
+            "client and server may both run on CPU {list}: they compete for it, and the figures include both; pin them to \
+             different CPUs (--cpus for the client, taskset or a cpuset for the server)"
         ),
     })
 }

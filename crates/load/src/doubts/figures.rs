@@ -24,7 +24,7 @@ const SHORT: Duration = Duration::from_secs(1);
 /// A percentile with fewer answers beyond it is chance.
 const BEHIND: f64 = 100.0;
 
-/// The percentiles that are shown, and the share of answers beyond each.
+/// The percentiles that are shown, and the share of responses beyond each.
 const SHOWN: [(&str, f64); 5] = [
     ("p50", 0.5),
     ("p90", 0.1),
@@ -44,9 +44,9 @@ pub(super) fn rate_missed(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: -share,
         message: format!(
-            "{:.0} of the {rate:.0} requests a second asked for were answered ({}), {} arrivals were never sent and {} \
-             requests unfinished at the end: the rate is beyond the knee, and latencies say how long it was held, not how \
-             fast the server is; lower the rate, or search for the knee (--find-max)",
+            "{:.0} of the {rate:.0} scheduled requests/s completed ({}), {} scheduled requests were never sent and {} \
+             requests unfinished at the end: the rate is above the saturation point, and latencies show the duration of the overload, not \
+             the speed of the server; lower the rate, or search for the saturation point (--find-max)",
             round.throughput(),
             percent(share),
             counts.dropped,
@@ -76,18 +76,18 @@ pub(super) fn concurrency(run: &Run, round: &Round) -> Option<Seen> {
     let seen = in_flight(run, round);
     let off = stats::deviation(seen, asked);
     let meaning = if seen < asked {
-        "connections were idle or broken part of the time, so the server saw less load than asked for; look for errors \
+        "connections were idle or broken part of the time, so the server received less load than requested; look for errors \
          and a busy client"
     } else {
-        "latencies were measured too long or answers went uncounted; look for a busy client and short rounds"
+        "latencies were measured too long or responses were not counted; look for a busy client and short rounds"
     };
     (off > CONCURRENCY).then(|| Seen {
         kind: Kind::Concurrency,
         severity: Severity::Warning,
         badness: off,
         message: format!(
-            "throughput times mean service time says that {seen:.1} requests were in flight where {asked:.0} were asked \
-             for: {meaning}"
+            "throughput times mean service time implies that {seen:.1} requests were in flight where {asked:.0} were \
+             requested: {meaning}"
         ),
     })
 }
@@ -117,7 +117,7 @@ pub(super) fn round_deviates(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: off,
         message: format!(
-            "the round's {:.0} answers a second are {} off the median of {median:.0}: something else ran, or the server \
+            "the round's {:.0} responses/s are {} off the median of {median:.0}: something else ran, or the server \
              was still warming up; warm up longer, quiet the host or run more rounds",
             round.throughput(),
             percent(off),
@@ -136,8 +136,8 @@ pub(super) fn elapsed(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: off,
         message: format!(
-            "the round took {} where {} were asked for: the client was held up or stopped, so rates are of another \
-             time than meant; look at what else ran on the host and repeat",
+            "the round took {} where {} were requested: the client was held up or stopped, so rates cover another duration \
+             than requested; check what else ran on the host and repeat",
             amount::time(round.elapsed),
             amount::span(asked),
         ),
@@ -150,7 +150,7 @@ pub(super) fn short(_: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Note,
         badness: -round.elapsed.as_secs_f64(),
         message: format!(
-            "only {} were measured: pauses that come every second or more rarely may be missing; measure longer for \
+            "only {} were measured: pauses that occur every second or more rarely may be missing; measure longer for \
              the tail",
             amount::time(round.elapsed),
         ),
@@ -164,7 +164,7 @@ pub(super) fn longest_latency(_: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: 0.0,
         message: format!(
-            "latencies of {} s or more were seen, and all of them count as this long: the maximum is higher than shown; \
+            "latencies of {} s or more occurred, and all count as this long: the maximum is higher than shown; \
              set a shorter timeout",
             limits::LATENCY.as_secs(),
         ),
@@ -181,7 +181,7 @@ pub(super) fn few_answers(_: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Note,
         badness: -(answered as f64),
         message: format!(
-            "of {answered} answers {:.0} lie beyond {name}: it and all higher percentiles are chance; {:.0} answers are \
+            "of {answered} responses {:.0} lie beyond {name}: it and all higher percentiles are noise; {:.0} responses are \
              needed for it, so measure longer",
             answered as f64 * beyond,
             BEHIND / beyond,

@@ -97,7 +97,7 @@ fn a_client_that_sends_late() {
         lag(900),
         Kind::SendLag,
         Warning,
-        "one in a hundred requests left 1.07 ms or more after its time",
+        "one in a hundred requests was sent 1.07 ms or more late",
     );
     none(run(), lag(900));
 }
@@ -111,7 +111,7 @@ fn requests_that_waited() {
         late(201),
         Kind::Late,
         Warning,
-        "1.00% of the requests left more than 1 ms after their time",
+        "1.00% of the requests were sent more than 1 ms late",
     );
     none(run(), late(201));
     // As many were late with a connection free: the client's own doing, which is another doubt.
@@ -133,7 +133,7 @@ fn a_rate_beyond_the_knee() {
         }
     };
     none(open(), lost(200));
-    let says = "1979 of the 2000 requests a second asked for were answered (99%), 105 arrivals were never sent and 105";
+    let says = "1979 of the 2000 scheduled requests/s completed (99%), 105 scheduled requests were never sent and 105";
     one(open(), lost(210), Kind::RateMissed, Warning, says);
     let poisson = || Run {
         plan: crate::plan::Plan {
@@ -148,7 +148,7 @@ fn a_rate_beyond_the_knee() {
         lost(700),
         Kind::RateMissed,
         Warning,
-        "1930 of the 2000 requests",
+        "1930 of the 2000 scheduled requests/s",
     );
 }
 
@@ -161,14 +161,14 @@ fn figures_that_contradict_each_other() {
     };
     none(run(), mean(4_600));
     none(run(), mean(5_400));
-    let says = "throughput times mean service time says that 8.8 requests were in flight where 10 were asked for: connections";
+    let says = "throughput times mean service time implies that 8.8 requests were in flight where 10 were requested: connections";
     one(run(), mean(4_400), Kind::Concurrency, Warning, says);
     one(
         run(),
         mean(5_600),
         Kind::Concurrency,
         Warning,
-        "throughput times mean service time says that 11.2 requests",
+        "throughput times mean service time implies that 11.2 requests",
     );
     none(open(), mean(4_400));
 
@@ -197,14 +197,14 @@ fn a_round_unlike_the_others() {
         answers(22_100),
         Kind::RoundDeviates,
         Warning,
-        "the round's 2210 answers a second are 10% off the median of",
+        "the round's 2210 responses/s are 10% off the median of",
     );
     one(
         run(),
         answers(17_900),
         Kind::RoundDeviates,
         Warning,
-        "the round's 1790 answers a second",
+        "the round's 1790 responses/s",
     );
 }
 
@@ -227,14 +227,14 @@ fn a_round_of_another_length() {
         took(12),
         Kind::Elapsed,
         Warning,
-        "the round took 12.0 s where 10 s were asked for",
+        "the round took 12.0 s where 10 s were requested",
     );
     one(
         run(),
         took(8),
         Kind::Elapsed,
         Warning,
-        "the round took 8.00 s where 10 s were asked for",
+        "the round took 8.00 s where 10 s were requested",
     );
     let mut counted = run();
     counted.plan.extent = Extent::Count(20_000);
@@ -274,14 +274,14 @@ fn percentiles_of_few_answers() {
     };
     says(
         150,
-        "of 150 answers 75 lie beyond p50: it and all higher percentiles are chance; 200 answers are needed",
+        "of 150 responses 75 lie beyond p50: it and all higher percentiles are noise; 200 responses are needed",
     );
-    says(9_900, "of 9900 answers 99 lie beyond p99: it and all");
+    says(9_900, "of 9900 responses 99 lie beyond p99: it and all");
     says(
         10_000,
-        "of 10000 answers 10 lie beyond p99.9: it and all higher percentiles are chance; 100000 answers",
+        "of 10000 responses 10 lie beyond p99.9: it and all higher percentiles are noise; 100000 responses",
     );
-    says(100_000, "of 100000 answers 10 lie beyond p99.99");
+    says(100_000, "of 100000 responses 10 lie beyond p99.99");
     assert_eq!(few(1_000_000), None);
 }
 
@@ -300,7 +300,7 @@ fn a_latency_beyond_the_histogram() {
         record(limits::LATENCY * 2),
         Kind::LongestLatency,
         Warning,
-        "latencies of 3600 s or more were seen",
+        "latencies of 3600 s or more occurred",
     );
 }
 
@@ -315,7 +315,7 @@ fn rounds_without_an_answer() {
     assert!(
         doubt
             .message
-            .starts_with("In all 3 rounds, at worst: none of 0 requests was answered"),
+            .starts_with("In all 3 rounds, at worst: none of 0 requests received a response"),
         "{}",
         doubt.message
     );
@@ -334,7 +334,7 @@ fn answers_of_other_statuses() {
     }
     for wrong in [101, 199, 400, 503] {
         let says = format!(
-            "answers with a status other than 2xx or 3xx: 10 (0.05% of all; {wrong}: 10): errors are"
+            "responses with a status other than 2xx or 3xx: 10 (0.05% of all; {wrong}: 10): errors are"
         );
         one(run(), statuses(wrong), Kind::Statuses, Warning, &says);
     }
@@ -347,7 +347,7 @@ fn answers_of_other_statuses() {
         many,
         Kind::Statuses,
         Warning,
-        "answers with a status other than 2xx or 3xx: 15001 (75% of all; 500: 15000, 404: 1)",
+        "responses with a status other than 2xx or 3xx: 15001 (75% of all; 500: 15000, 404: 1)",
     );
 }
 
@@ -376,7 +376,7 @@ fn requests_that_came_to_nothing() {
         unexpected(1),
         Kind::Unexpected,
         Warning,
-        "answers that failed a check: 1 (0.01% of all): the",
+        "responses that failed a check: 1 (0.01% of all): the",
     );
 
     let timeouts = |n| move |round: &mut Round| round.figures.counts.timeouts = n;
@@ -385,11 +385,12 @@ fn requests_that_came_to_nothing() {
         timeouts(2),
         Kind::Timeouts,
         Warning,
-        "requests without an answer within 2 s: 2 (0.01% of all): they are missing",
+        "requests without a response within 2 s: 2 (0.01% of all): they are missing",
     );
 
     let broken = |round: &mut Round| round.figures.counts.broken = [("reset", 3), ("closed early", 4)].into();
-    let says = "requests that lost their connection or got what is no answer: 7 (0.03% of all; closed early: 4, reset: 3)";
+    let says =
+        "requests with a lost connection or an invalid response: 7 (0.03% of all; closed early: 4, reset: 3)";
     one(run(), broken, Kind::Broken, Warning, says);
 
     let refused = |round: &mut Round| round.figures.counts.connect_errors = [("refused", 30)].into();
@@ -411,7 +412,7 @@ fn messages_over_websockets() {
         run
     };
     let changed = |round: &mut Round| round.figures.counts.unexpected = 2;
-    let says = "messages that did not come back as they were: 2 (0.01% of all): the figures";
+    let says = "messages that were not echoed unchanged: 2 (0.01% of all): the figures";
     one(echo(false), changed, Kind::Unexpected, Warning, says);
     none(echo(false), |_| ());
     let deflated = |count| move |round: &mut Round| round.figures.counts.deflated = count;
@@ -425,7 +426,7 @@ fn messages_over_websockets() {
         round.figures.counts.first_errors = [("WebSocket: answered 503", "busy".into())].into();
     };
     let says = "attempts to connect that failed: 10 (50% of all; WebSocket: answered 503: 10): fewer connections carried \
-                load than asked for; look at what was said";
+                load than requested; check the errors";
     one(echo(false), refused, Kind::ConnectErrors, Warning, says);
 }
 
@@ -446,7 +447,7 @@ fn servers_that_take_fewer_streams() {
     };
     assert_eq!((doubt.kind, doubt.severity), (Kind::FewerStreams, Note));
     assert!(
-        doubt.message.contains("10 streams were asked for"),
+        doubt.message.contains("10 streams were requested"),
         "{}",
         doubt.message
     );

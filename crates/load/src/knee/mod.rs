@@ -94,9 +94,9 @@ pub struct Outcome<B = Break> {
 pub enum Break {
     /// A threshold was not met.
     Objective(Judgement),
-    /// More than [`ERRORS`] of the requests came to nothing: this share.
+    /// More than [`ERRORS`] of the requests failed: this share.
     Errors(f64),
-    /// Fewer answers than were asked for: this share of them.
+    /// Fewer responses than were requested: this share.
     Rate(f64),
     /// Nothing came back at all.
     Nothing,
@@ -278,7 +278,7 @@ impl fmt::Display for Break {
         match self {
             Break::Objective(judgement) => judgement.fmt(f),
             Break::Errors(share) => write!(f, "{:.2}% of the requests failed", share * 100.0),
-            Break::Rate(share) => write!(f, "only {:.1}% of the target rate was answered", share * 100.0),
+            Break::Rate(share) => write!(f, "only {:.1}% of the target rate was reached", share * 100.0),
             Break::Nothing => f.write_str("no response to any request"),
         }
     }

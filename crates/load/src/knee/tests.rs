@@ -216,7 +216,7 @@ fn a_run_breaks_by_its_objective_its_errors_or_its_rate() {
     assert_eq!(says(|round| round.figures.counts.answered -= 600, &[]), none);
     assert_eq!(
         says(|round| round.figures.counts.answered -= 1_200, &[]),
-        ["only 98.0% of the target rate was answered"]
+        ["only 98.0% of the target rate was reached"]
     );
 
     let mut run = fixtures::open();

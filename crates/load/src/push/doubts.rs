@@ -72,7 +72,7 @@ fn clients(run: &Run, shared: &[usize], remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "a thread of the client waited for a CPU {:.0} % of the time, because others had it: latencies contain that \
+                "a thread of the client waited for a CPU {:.0} % of the time, because other programs used it: latencies contain that \
              wait; quiet the host, or give the client CPUs of its own (--cpus)",
                 share(waited) * 100.0,
             ),
@@ -83,7 +83,7 @@ fn clients(run: &Run, shared: &[usize], remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "one in a hundred receipts waited {} or more until the client looked at it: latencies contain the client's own \
+                "one in a hundred receipts waited {} or more until the client read it: latencies contain the client's own \
              lateness",
                 amount::time(behind),
             ),
@@ -96,8 +96,8 @@ fn clients(run: &Run, shared: &[usize], remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "client and server may both run on CPU {list}: each takes time from the other, and the figures show the sum; pin \
-             them apart (--cpus for the client, --server-cpus or taskset for the server)"
+                "client and server may both run on CPU {list}: they compete for it, and the figures include both; pin them to different \
+             CPUs (--cpus for the client, --server-cpus or taskset for the server)"
             ),
         );
     }
@@ -110,8 +110,8 @@ fn publishing(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "one in a hundred publications left {} or more after its moment: the server took them too slowly, or the client \
-             had no CPU; latencies count from the moment and contain that",
+                "one in a hundred publications was sent {} or more late: the server accepted them too slowly, or the client had no \
+             CPU; latencies count from the scheduled time and include that",
                 amount::time(lag),
             ),
         );
@@ -121,7 +121,7 @@ fn publishing(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "{} of {} publications did not reach the server, or it did not take them: the load was less than was asked for",
+                "{} of {} publications did not reach the server, or were refused: the load was lower than requested",
                 amount::count(failed),
                 amount::count(published.due),
             ),
@@ -131,7 +131,7 @@ fn publishing(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "{} connections for publishing broke",
+                "{} connections for publishing were lost",
                 amount::count(published.broken)
             ),
         );
@@ -154,7 +154,7 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
     if counts.misdelivered + counts.changed > 0 {
         warn(
             remarks,
-            "clients got what they had not subscribed to, or not as it was published: is the server right?"
+            "clients received publications that they had not subscribed to, or that were altered: check the server"
                 .into(),
         );
     }
@@ -162,7 +162,7 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "{} deliveries came twice, or so late that they may have",
+                "{} deliveries were duplicates, or so late that they may be",
                 amount::count(counts.doubled + counts.old)
             ),
         );
@@ -171,20 +171,20 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "{} subscriptions did not get the last value of their channel: raise --settle above the interval, or the server \
+                "{} subscriptions did not receive the last value of their channel: raise --settle above the interval, or the server \
              dropped it",
                 amount::count(counts.behind_at_end),
             ),
         );
     }
     if run.plan.conflated.is_some() && run.missing() == 0 && run.totals.expected > 0 {
-        note(remarks, "nothing was conflated: does the server do that for these channels (--prefix), and is more published than it sends?".into());
+        note(remarks, "nothing was conflated: check that the server conflates these channels (--prefix), and that more is published than it sends".into());
     }
     if run.plan.conflated.is_none() && run.heard.fast.count() < FEW && run.plan.publishes() {
         note(
             remarks,
             format!(
-                "there were {} deliveries: percentiles rest on few of them; measure longer",
+                "there were {} deliveries: too few for precise percentiles; measure longer",
                 amount::count(run.heard.fast.count()),
             ),
         );
@@ -201,18 +201,14 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
 fn why_lost(run: &Run) -> String {
     let cut = run.heard.counts.disconnects.total();
     match cut {
-        _ if run.plan.kill_server.is_some() => {
-            "clients that connected again did not recover them, or they arrived after the end (--settle)"
+        _ if run.plan.kill_server.is_some() || (cut == 0 && run.plan.kill.is_some()) => {
+            "clients that reconnected did not recover them, or they arrived after the end (--settle)"
                 .to_owned()
         }
-        0 if run.plan.kill.is_some() => {
-            "clients that came back did not recover them, or they came after the end (--settle)".to_owned()
-        }
-        0 => {
-            "no client was cut off: the server dropped them, or they came after the end (--settle)".to_owned()
-        }
+        0 => "no client was disconnected: the server dropped them, or they arrived after the end (--settle)"
+            .to_owned(),
         _ => format!(
-            "{} clients were cut off, and miss what was published until they were back",
+            "{} clients were disconnected, and miss the publications until they reconnected",
             amount::count(cut)
         ),
     }
@@ -254,7 +250,7 @@ fn nodes(run: &Run, remarks: &mut Vec<Remark>) {
     if run.plan.kill_server.is_some() && cut == 0 {
         warn(
             remarks,
-            "no client lost its session when the server was killed: is --kill-server the process that a URL leads to?".into(),
+            "no client lost its session when the server was killed: check that --kill-server is the process behind a URL".into(),
         );
     }
 }
@@ -267,8 +263,8 @@ fn returns(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "of {} clients that were cut off {} were not back at the end: wait for longer (--settle, or a --duration that goes on \
-                 behind the last kill), or see under `failed` why they could not connect",
+                "of {} disconnected clients {} were not reconnected at the end: wait longer (--settle, or a --duration beyond the last \
+                 kill), or see under `failed` why they could not connect",
                 amount::count(cut),
                 amount::count(cut - back),
             ),
@@ -280,8 +276,8 @@ fn returns(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "while clients came back a thread of the client used {:.0} % of a CPU: how long that took is the client's limit and not \
-                 the server's; give it more threads or CPUs (--threads, --cpus), or have clients come in order (--connect-rate)",
+                "while clients reconnected a thread of the client used {:.0} % of a CPU: the duration shows the client's limit, not the \
+                 server's; give it more threads or CPUs (--threads, --cpus), or limit the connection rate (--connect-rate)",
                 busy * 100.0,
             ),
         );
@@ -290,7 +286,7 @@ fn returns(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "the server did not have all that {} of {} subscriptions had missed: it keeps too few publications, or not for long \
+                "the server did not have all that {} of {} subscriptions had missed: it retains too few publications, or not for long \
                  enough",
                 amount::count(counts.unrecovered),
                 amount::count(counts.unrecovered + counts.recoveries),
@@ -301,8 +297,8 @@ fn returns(run: &Run, remarks: &mut Vec<Remark>) {
         warn(
             remarks,
             format!(
-                "{} subscriptions were taken up again without asking for what had been missed: the server had not said where they \
-                 stood",
+                "{} subscriptions were resumed without recovery of missed publications: the server had not sent their \
+                 position",
                 amount::count(counts.unplaced),
             ),
         );

@@ -46,7 +46,7 @@ pub enum PushError {
     Refused(String),
     /// `Plan::kill_server` could not be carried out.
     #[error(
-        "--kill-server: expected process {pid} to run until it is killed, found {found}; the run says nothing about a failover"
+        "--kill-server: expected process {pid} to run until it is killed, found {found}; the run measured no failover"
     )]
     NotKilled {
         /// The process.
@@ -58,7 +58,7 @@ pub enum PushError {
     #[error("a worker of the load generator has ended before its run did; this is a bug, please report it")]
     Worker,
     /// The run was interrupted.
-    #[error("interrupted before all was measured")]
+    #[error("interrupted before the measurement was complete")]
     Stopped,
     /// The thread of a broker's client.
     #[error("cannot start the thread that writes to the broker: {0}")]

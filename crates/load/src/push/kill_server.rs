@@ -40,7 +40,7 @@ impl ServerKill {
         };
         let is_same = |now: Stat| now.start == stat.start && !now.ended;
         if !process::stat(stat.pid).is_some_and(is_same) {
-            return Err(not_killed(stat.pid, "that it had ended before"));
+            return Err(not_killed(stat.pid, "that it had exited before"));
         }
         process::end(&stat, Ending::Force).map_err(|error| not_killed(stat.pid, &error.to_string()))?;
         self.sent = Some(now.saturating_sub(self.from));

@@ -142,7 +142,7 @@ impl Handler for Worker {
     fn deadline(&mut self, conn: Conn<'_>, place: &mut Place) {
         match self {
             Worker::Listen(listeners) => listeners.late(*place),
-            Worker::Publish(publisher) => publisher.lost(*place, "no answer in time"),
+            Worker::Publish(publisher) => publisher.lost(*place, "no response in time"),
         }
         conn.abort();
     }

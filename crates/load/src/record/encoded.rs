@@ -59,7 +59,7 @@ fn inflate(deflated: &[u8], length: u32) -> Result<Vec<u8>, Problem> {
         )));
     }
     if number(&plain, 0)? != PLAIN {
-        return Err(bad("what was deflated is not a histogram of version 2"));
+        return Err(bad("the deflated data is not a histogram of version 2"));
     }
     Ok(plain)
 }

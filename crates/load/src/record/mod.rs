@@ -88,7 +88,7 @@ pub enum Problem {
     )]
     Memory,
     /// Counts that no file of measurements has.
-    #[error("more values are counted than 64 bits hold: a line is damaged")]
+    #[error("the counts exceed 64 bits: a line is damaged")]
     Count,
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn remarks() -> Vec<Remark> {
         message: message.into(),
     };
     vec![
-        remark(Severity::Note, "3 connections were opened anew after errors."),
+        remark(Severity::Note, "3 connections were reopened after errors."),
         remark(
             Severity::Warning,
             "The client was the limit: its busiest thread computed 99 % of the time. Give it more threads or CPUs of \

@@ -39,7 +39,7 @@ pub(crate) fn handshakes(run: &Run) -> impl Iterator<Item = (&'static str, Of)> 
 pub(crate) fn unexpected(runs: &[&Run]) -> &'static str {
     let is_echo = |run: &&Run| matches!(run.plan.protocol, Protocol::WebSocket(_));
     if runs.iter().all(is_echo) {
-        "came back changed"
+        "echo differs"
     } else {
         "failed a check"
     }

@@ -70,6 +70,6 @@ fn reason(connections: u32, waited: Duration, last: Option<&io::Error>) -> Strin
         // However many connections there were to be, none would be taken.
         Some(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
         Some(error) => format!("{error}; expected {connections} connections, gave up after {waited:.1?}"),
-        None => format!("no answer; expected {connections} connections, gave up after {waited:.1?}"),
+        None => format!("no response; expected {connections} connections, gave up after {waited:.1?}"),
     }
 }

@@ -275,7 +275,7 @@ fn check(plan: &Plan, traffic: &Traffic) -> Result<(), RunError> {
     if socket.is_some_and(|said| said != plan.protocol)
         || (socket.is_none() && matches!(plan.protocol, Protocol::WebSocket(_)))
     {
-        let expected = "the protocol of what is sent".into();
+        let expected = "the protocol of the requests".into();
         return fault("protocol", expected, format!("{:?}", plan.protocol));
     }
     if let Protocol::Echo { bytes } = plan.protocol

@@ -262,7 +262,7 @@ impl Builder<'_> {
         let status_at = status.as_ref().map_or(position, |status| status.position);
         let mut statuses = Vec::new();
         for status in status.map_or_else(Vec::new, At::into_list) {
-            let expected = "a status such as 200 or a class such as 2xx, an interim one being no answer";
+            let expected = "a status such as 200 or a class such as 2xx, without interim ones";
             let range = status.value.range().ok_or_else(|| {
                 let found = format!("`{}`", shorten(&status.value.0));
                 self.wrong(status.position, "status", expected, found)

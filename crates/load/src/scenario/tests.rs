@@ -284,7 +284,7 @@ fn what_makes_no_sense_has_a_place() {
     let expected = "4:43: request: expected one of `body`, `json` and `body_file`, found another one";
     refused(&of_step("request: {path: /, body: a, json: 1}"), expected);
     let token = "expected one of the tokens `{{seq}}`, `{{random:1..1000}}`, `{{random-hex:16}}`, `{{uuid}}`, \
-                 `{{value:NAME}}` (`{{{{` stands for `{{` itself), found `{{sek}}`";
+                 `{{value:NAME}}` (`{{{{` is a literal `{{`), found `{{sek}}`";
     refused(
         &of_step("request:\n  path: /{{sek}}"),
         &format!("5:17: path: {token}"),
@@ -307,8 +307,7 @@ fn what_makes_no_sense_has_a_place() {
         &of_step("request: {path: /}\npause: 5"),
         &format!("5:16: pause: {time}"),
     );
-    let status =
-        "expected a status such as 200 or a class such as 2xx, an interim one being no answer, found";
+    let status = "expected a status such as 200 or a class such as 2xx, without interim ones, found";
     refused(
         &of_step("request: {path: /}\nexpect: {status: 1xx}"),
         &format!("5:26: status: {status} `1xx`"),

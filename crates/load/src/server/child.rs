@@ -90,10 +90,10 @@ impl Child {
         let lines = text.lines().map(|line| line.trim().escape_debug().to_string());
         let lines: Vec<String> = lines.filter(|line| !line.is_empty()).collect();
         if lines.is_empty() {
-            return "; it has said nothing".into();
+            return "; it printed nothing".into();
         }
         let last = &lines[lines.len().saturating_sub(SERVER_OUTPUT_LINES)..];
-        format!("; the last that it said: {}", last.join(" | "))
+        format!("; its last output: {}", last.join(" | "))
     }
 
     fn kill(&mut self) {

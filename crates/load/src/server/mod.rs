@@ -56,7 +56,7 @@ pub enum ServerError {
     NoProcess(u32),
     /// It would be measured without being the one that was started.
     #[error(
-        "{0} takes connections before the server was started: end what listens there, or give another address"
+        "{0} accepts connections before the server was started: stop the process that listens there, or use another address"
     )]
     Taken(Addr),
     /// The shell could not be started.
@@ -68,7 +68,7 @@ pub enum ServerError {
         error: io::Error,
     },
     /// It has ended before it took a connection.
-    #[error("the server `{command}` has ended before it took a connection ({status}){output}")]
+    #[error("the server `{command}` exited before it accepted a connection ({status}){output}")]
     EndedEarly {
         /// As given.
         command: String,
@@ -78,7 +78,7 @@ pub enum ServerError {
         output: String,
     },
     /// It runs and takes no connections.
-    #[error("the server `{command}` takes no connections after {}s: {unreachable}{output}", patience.as_secs_f64())]
+    #[error("the server `{command}` accepts no connections after {}s: {unreachable}{output}", patience.as_secs_f64())]
     Deaf {
         /// As given.
         command: String,
@@ -92,8 +92,8 @@ pub enum ServerError {
     /// Told to stop while waiting.
     #[error("interrupted while waiting for the server")]
     Interrupted,
-    /// It has ended while it was measured.
-    #[error("the server (process {pid}) has ended while it was measured{status}{output}")]
+    /// It exited while it was measured.
+    #[error("the server (process {pid}) exited while it was measured{status}{output}")]
     Gone {
         /// Its process.
         pid: u32,

@@ -36,7 +36,7 @@ fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused, nothing listens there".into(),
         io::ErrorKind::NotFound => "there is no such socket".into(),
-        io::ErrorKind::TimedOut => format!("no answer within {}s", limits::SERVER_CONNECT.as_secs_f64()),
+        io::ErrorKind::TimedOut => format!("no response within {}s", limits::SERVER_CONNECT.as_secs_f64()),
         _ => error.to_string(),
     }
 }

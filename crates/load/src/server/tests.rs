@@ -158,10 +158,7 @@ fn a_process_that_runs_already_is_watched_and_left_alone() {
     child.kill().unwrap();
     child.wait().unwrap();
     let error = server.end().unwrap_err().to_string();
-    let expect = format!(
-        "the server (process {}) has ended while it was measured",
-        child.id()
-    );
+    let expect = format!("the server (process {}) exited while it was measured", child.id());
     assert_eq!(error, expect);
     let error = Server::watch(child.id()).unwrap_err().to_string();
     assert!(error.contains(&format!("no process {}", child.id())), "{error}");
@@ -173,11 +170,11 @@ fn one_that_ends_early_is_an_error_with_its_last_words() {
     let error = place.fail("echo one; echo 'no such file: x.conf' >&2; exit 3", PATIENCE);
     assert_eq!(
         error,
-        "the server `echo one; echo 'no such file: x.conf' >&2; exit 3` has ended before it took a connection (exit \
-         code 3); the last that it said: one | no such file: x.conf"
+        "the server `echo one; echo 'no such file: x.conf' >&2; exit 3` exited before it accepted a connection (exit \
+         code 3); its last output: one | no such file: x.conf"
     );
     let error = place.fail("kill -9 $$", PATIENCE);
-    assert!(error.ends_with("(signal 9); it has said nothing"), "{error}");
+    assert!(error.ends_with("(signal 9); it printed nothing"), "{error}");
 }
 
 #[test]
@@ -185,11 +182,11 @@ fn one_that_never_listens_is_an_error() {
     let place = Place::new();
     let error = place.fail("echo hello; exec sleep 1000", Duration::from_millis(300));
     assert!(
-        error.contains("takes no connections after 0.3s: cannot connect to unix:"),
+        error.contains("accepts no connections after 0.3s: cannot connect to unix:"),
         "{error}"
     );
     assert!(
-        error.contains("there is no such socket; the last that it said: hello"),
+        error.contains("there is no such socket; its last output: hello"),
         "{error}"
     );
 }
@@ -200,7 +197,7 @@ fn an_address_that_is_taken_is_not_measured_for_another() {
     let _listener = UnixListener::bind(place.0.join("socket")).unwrap();
     let error = place.fail("exec sleep 1000", PATIENCE);
     assert!(
-        error.contains("takes connections before the server was started"),
+        error.contains("accepts connections before the server was started"),
         "{error}"
     );
 }
@@ -280,7 +277,7 @@ fn one_that_ends_while_it_is_measured_is_an_error() {
     place.go();
     let error = wait::find("its end is noticed", || server.tick().err()).to_string();
     assert!(
-        error.contains("has ended while it was measured (exit code 1); the last that it said: out of memory"),
+        error.contains("exited while it was measured (exit code 1); its last output: out of memory"),
         "{error}"
     );
 }

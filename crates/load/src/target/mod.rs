@@ -114,7 +114,7 @@ fn parse(text: &str) -> Result<Target, String> {
     if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
         let bad = bad.escape_debug();
         return Err(format!(
-            "`{bad}` cannot stand in it; in a path write %20 for a space"
+            "`{bad}` is not allowed in it; in a path write %20 for a space"
         ));
     }
     let (scheme, rest) = scheme(text)?;
@@ -147,7 +147,7 @@ fn parse(text: &str) -> Result<Target, String> {
         "tcp" => {
             let (authority, path) = split(rest);
             if !matches!(path, "" | "/") {
-                return Err(format!("`{path}` means nothing to an echo server: drop it"));
+                return Err(format!("`{path}` has no meaning for an echo server: drop it"));
             }
             tcp(authority_of(authority, Port::Required(HTTP_PORT))?.0)
         }
@@ -182,14 +182,13 @@ fn scheme(text: &str) -> Result<(&'static str, &str), String> {
     let Some((other, _)) = text.split_once("://").filter(|(first, _)| is_scheme(first)) else {
         return Ok(("", text));
     };
-    let spoken =
-        "spoken today are http://, https://, http+unix:, ws://, wss://, ws+unix:, tcp:// and tcp+unix:";
+    let spoken = "supported: http://, https://, http+unix:, ws://, wss://, ws+unix:, tcp:// and tcp+unix:";
     Err(match other.to_ascii_lowercase().as_str() {
         "h2c" => format!("for HTTP/2 write http:// and --http2; {spoken}"),
         "h2" => format!("for HTTP/2 over TLS write https:// and --http2; {spoken}"),
         "grpc" => format!("for gRPC write http:// and --grpc; {spoken}"),
         "grpcs" => format!("for gRPC over TLS write https:// and --grpc; {spoken}"),
-        _ => format!("`{other}` is not spoken here; {spoken}"),
+        _ => format!("`{other}` is not supported; {spoken}"),
     })
 }
 
@@ -272,7 +271,7 @@ fn authority_of(authority: &str, usual: Port) -> Result<(Place, String), String>
     };
     if authority.contains('@') {
         return Err(
-            "a name and password are not sent from here: drop them, and write -H 'Authorization: …'".into(),
+            "credentials in a URL are not supported: drop them, and write -H 'Authorization: …'".into(),
         );
     }
     let (host, port) = match authority.rsplit_once(':') {
@@ -308,11 +307,11 @@ fn authority_of(authority: &str, usual: Port) -> Result<(Place, String), String>
             .ok_or("the closing `]` of an IPv6 address is missing")?;
         let ip: Ipv6Addr = inner
             .parse()
-            .map_err(|_| format!("`{inner}` is no IPv6 address"))?;
+            .map_err(|_| format!("`{inner}` is not an IPv6 address"))?;
         return Ok((at(ip.into()), written(host)));
     }
     if host.contains(':') {
-        return Err("an IPv6 address stands in brackets, such as http://[::1]:8080/".into());
+        return Err("an IPv6 address is written in brackets, such as http://[::1]:8080/".into());
     }
     if let Ok(ip) = host.parse::<Ipv4Addr>() {
         return Ok((at(ip.into()), written(host)));
@@ -330,21 +329,23 @@ fn authority_of(authority: &str, usual: Port) -> Result<(Place, String), String>
 fn port_of(text: &str) -> Result<u16, String> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let port = text.parse().ok().filter(|port| digits && *port > 0);
-    port.ok_or_else(|| format!("`{text}` is no port: expected a number from 1 to 65535"))
+    port.ok_or_else(|| format!("`{text}` is not a port: expected a number from 1 to 65535"))
 }
 
 /// A host's name in lower case (RFC 1123 §2.1, and underscores, which private names have).
 fn name(host: &str) -> Result<String, String> {
     if host.len() > 253 {
         return Err(format!(
-            "a host's name has at most 253 characters, found {}",
+            "a host name has at most 253 characters, found {}",
             host.len()
         ));
     }
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     match host.chars().find(|c| !is_known(*c)) {
         None => Ok(host.to_ascii_lowercase()),
-        Some(c) if !c.is_ascii() => Err(format!("`{c}` stands in no host's name: write its xn-- form")),
-        Some(c) => Err(format!("`{c}` stands in no host's name")),
+        Some(c) if !c.is_ascii() => Err(format!(
+            "`{c}` is not allowed in a host name: write its xn-- form"
+        )),
+        Some(c) => Err(format!("`{c}` is not allowed in a host name")),
     }
 }

@@ -247,20 +247,20 @@ fn what_is_wrong_is_said_with_what_to_write() {
     check_wrong("", "it is empty");
     check_wrong(
         "h2://x.org/",
-        "for HTTP/2 over TLS write https:// and --http2; spoken today are http://, https://, http+unix:, ws://, wss://, ws+unix:",
+        "for HTTP/2 over TLS write https:// and --http2; supported: http://, https://, http+unix:, ws://, wss://, ws+unix:",
     );
     check_wrong("https:///x", "a host is missing");
     check_wrong("ws:///x", "a host is missing");
     check_wrong("h2c://x", "for HTTP/2 write http:// and --http2");
     check_wrong("grpc://x", "for gRPC write http:// and --grpc");
-    check_wrong("ftp://x", "`ftp` is not spoken here; spoken today");
+    check_wrong("ftp://x", "`ftp` is not supported; supported: http://");
     check_wrong(
         "localhost",
         "a port is missing: write localhost:8080, or http://localhost",
     );
     check_wrong("127.0.0.1/x", "write 127.0.0.1:8080");
     check_wrong("tcp://localhost", "a port is missing");
-    check_wrong("tcp://localhost:7000/x", "`/x` means nothing to an echo server");
+    check_wrong("tcp://localhost:7000/x", "`/x` has no meaning for an echo server");
     check_wrong("http://", "a host is missing");
     check_wrong("http:///x", "a host is missing");
     check_wrong("http://:80/x", "a host is missing");
@@ -269,19 +269,22 @@ fn what_is_wrong_is_said_with_what_to_write() {
         "for HTTP write http+unix:/x:/path, for WebSocket ws+unix:/x:/path, for echoed bytes tcp+unix:/x",
     );
     check_wrong("unix:/x", "for HTTP write http+unix:/x:/path");
-    check_wrong("http://a:0/", "`0` is no port: expected a number from 1 to 65535");
-    check_wrong("http://a:/", "`` is no port");
-    check_wrong("a:65536", "`65536` is no port");
-    check_wrong("a:+80", "`+80` is no port");
-    check_wrong("http://::1/", "stands in brackets");
+    check_wrong(
+        "http://a:0/",
+        "`0` is not a port: expected a number from 1 to 65535",
+    );
+    check_wrong("http://a:/", "`` is not a port");
+    check_wrong("a:65536", "`65536` is not a port");
+    check_wrong("a:+80", "`+80` is not a port");
+    check_wrong("http://::1/", "is written in brackets");
     check_wrong("http://[::1/", "closing `]`");
-    check_wrong("http://[::g]:1/", "`::g` is no IPv6 address");
+    check_wrong("http://[::g]:1/", "`::g` is not an IPv6 address");
     check_wrong("http://me:secret@a/", "-H 'Authorization: …'");
     check_wrong("http://a/b c", "write %20 for a space");
-    check_wrong("http://a/\r\nX: y", r"`\r` cannot stand in it");
+    check_wrong("http://a/\r\nX: y", r"`\r` is not allowed in it");
     check_wrong("http://a/ü", "write %C3%BC for `ü`");
     check_wrong("http://bücher.de/", "write its xn-- form");
-    check_wrong("http://a*b/", "`*` stands in no host's name");
+    check_wrong("http://a*b/", "`*` is not allowed in a host name");
     check_wrong(
         &format!("http://{}/", "a".repeat(254)),
         "at most 253 characters, found 254",

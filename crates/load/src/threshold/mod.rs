@@ -177,7 +177,7 @@ impl Point {
     /// Returns the bounds of the point over all requests of a round, with and without a response.
     fn of_requests(self, figures: &Figures, clock: Clock, missing: u64) -> Result<Bounds, &'static str> {
         if figures.counts.answered == 0 {
-            return Err("a round had no answer");
+            return Err("a round had no response");
         }
         let requests = Population::of(figures, clock == Clock::Response, missing);
         Ok(match self {
@@ -189,7 +189,7 @@ impl Point {
 
     pub(crate) fn of(self, latency: &Latency) -> Result<f64, &'static str> {
         if latency.count() == 0 {
-            return Err("a round had no answer");
+            return Err("a round had no response");
         }
         let duration = match self {
             Point::Percent(percent) => latency.percentile(percent),
@@ -219,7 +219,7 @@ fn over_rounds(
     let low: Vec<f64> = values.iter().map(|value| value.low).collect();
     let mut high: Vec<f64> = values.iter().map(|value| value.high).collect();
     high.sort_by(f64::total_cmp);
-    let low = stats::median(&low).ok_or("a round lasted no time")?;
+    let low = stats::median(&low).ok_or("a round has no duration")?;
     // Infinite bounds have a median, too, which `stats` refuses.
     let middle = [high[(high.len() - 1) / 2], high[high.len() / 2]];
     Ok(Bounds {
@@ -229,10 +229,10 @@ fn over_rounds(
 }
 
 fn server_cpu(round: &Round) -> Result<f64, &'static str> {
-    let server = round.server.ok_or("the server's CPU was not watched")?;
+    let server = round.server.ok_or("the server's CPU was not measured")?;
     let microseconds = round
         .cpu_per_answer_us(server.cpu)
-        .ok_or("a round had no answer")?;
+        .ok_or("a round had no response")?;
     Ok(microseconds * 1e3)
 }
 

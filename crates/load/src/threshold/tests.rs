@@ -197,14 +197,14 @@ fn what_was_not_measured_does_not_hold() {
         "cpu<1s",
         &run,
         false,
-        "cpu<1s cannot be judged: the server's CPU was not watched",
+        "cpu<1s cannot be judged: the server's CPU was not measured",
     );
     run.rounds[1].figures.clear();
     check(
         "p99<1s",
         &run,
         false,
-        "p99<1s cannot be judged: a round had no answer",
+        "p99<1s cannot be judged: a round had no response",
     );
     run.rounds[1].elapsed = Duration::ZERO;
     check("rps>1000", &run, true, "rps>1000 met: 2000/s");

@@ -84,14 +84,14 @@ impl Http1 {
     pub(crate) fn end(&mut self, reading: &mut Reading, step: &Step, values: &mut Values) -> Told {
         let Some(body) = &mut reading.body else {
             return Told::Broken(if reading.begun {
-                "closed within an answer"
+                "closed within a response"
             } else {
-                "closed without an answer"
+                "closed without a response"
             });
         };
         match body.decoder.end_of_input() {
             Ok(()) => Told::Answer(self.finish(reading, step, values)),
-            Err(_) => Told::Broken("closed within an answer"),
+            Err(_) => Told::Broken("closed within a response"),
         }
     }
 

@@ -164,7 +164,7 @@ fn interim_answers_are_none() {
     );
     check_ended(
         "HTTP/1.1 100 Continue\r\n\r\n",
-        &[Told::Broken("closed without an answer")],
+        &[Told::Broken("closed without a response")],
     );
 }
 
@@ -214,8 +214,8 @@ fn many_answers_in_one_piece() {
 
 #[test]
 fn cut_off_by_the_end_of_data() {
-    let without = [Told::Broken("closed without an answer")];
-    let within = [Told::Broken("closed within an answer")];
+    let without = [Told::Broken("closed without a response")];
+    let within = [Told::Broken("closed within a response")];
     check_ended("", &without);
     for input in [
         "H",

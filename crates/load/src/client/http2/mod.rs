@@ -129,11 +129,8 @@ impl Http2 {
             if input.len() < OLDER.len() {
                 return (0, Opened::More);
             }
-            let said = "the server answers in HTTP/1.1 what was asked in HTTP/2: switch HTTP/2 on there, or drop --http2";
-            return (
-                input.len(),
-                Opened::Refused("HTTP/2: not spoken there", said.into()),
-            );
+            let said = "the server responds in HTTP/1.1 to a request over HTTP/2: enable HTTP/2 there, or drop --http2";
+            return (input.len(), Opened::Refused("HTTP/2: not supported", said.into()));
         }
         let Some(connection) = &mut session.connection else {
             return (0, Opened::More);
@@ -144,7 +141,7 @@ impl Http2 {
             let step = match received {
                 Ok(step) => step,
                 Err(fault) => {
-                    let said = format!("what the server says first is not HTTP/2: {fault}");
+                    let said = format!("the first bytes from the server are not HTTP/2: {fault}");
                     return (at, Opened::Refused(BROKE, said));
                 }
             };

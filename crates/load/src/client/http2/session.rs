@@ -246,9 +246,9 @@ impl Session {
     pub(crate) fn lost_by_end(&self) -> &'static str {
         let begun = self.asked.iter().flatten().any(|asked| asked.status != 0);
         if begun {
-            "closed within an answer"
+            "closed within a response"
         } else {
-            "closed without an answer"
+            "closed without a response"
         }
     }
 

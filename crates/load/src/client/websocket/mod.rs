@@ -130,7 +130,7 @@ impl WebSocket {
             }
             if head.status != 101 {
                 let reason = String::from_utf8_lossy(head.reason);
-                let said = format!("the server answered {} {reason}", head.status);
+                let said = format!("the server returned {} {reason}", head.status);
                 return (at, Opened::Refused(refused(head.status), said));
             }
             return match socket.conclude(reading.nonce, &head) {

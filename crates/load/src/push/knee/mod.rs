@@ -22,7 +22,7 @@ pub enum Break {
     Objective(Judgement),
     /// So many deliveries were lost.
     Lost(u64),
-    /// So many publications were refused, had no answer in time or were never sent.
+    /// So many publications were refused, had no response in time or were never sent.
     NotPublished(u64),
     /// So many clients were cut off.
     CutOff(u64),
@@ -97,14 +97,14 @@ fn measured(run: &Run, measure: Measure) -> Result<f64, &'static str> {
             Err("a publication has one latency, that to its client: write it without service. or response.")
         }
         Measure::Errors => match run.totals.expected + run.totals.expected_slow {
-            0 => Err("nothing was to be delivered"),
+            0 => Err("no deliveries were expected"),
             expected => Ok(run.lost() as f64 / expected as f64),
         },
         Measure::Throughput => Ok(per_second(run.delivered(), run.plan.duration)),
         Measure::ServerCpu => {
             let cpu = run
                 .server_cpu_per_million()
-                .ok_or("the server's CPU was not watched")?;
+                .ok_or("the server's CPU was not measured")?;
             Ok(cpu.as_nanos() as f64 / 1e6)
         }
     }

@@ -116,7 +116,7 @@ fn a_run_breaks_by_what_it_lacks() {
     assert_eq!(says(|_| {}, &["p99<1ms"]), ["p99<1ms missed: 2.00ms"]);
     assert_eq!(
         says(|_| {}, &["cpu<1s"]),
-        ["cpu<1s cannot be judged: the server's CPU was not watched"]
+        ["cpu<1s cannot be judged: the server's CPU was not measured"]
     );
     assert!(says(|_| {}, &["service.p99<1s"])[0].contains("a publication has one latency"));
     assert_eq!(

@@ -135,7 +135,7 @@ impl Listeners {
         let (head, length) = match parse_response(bytes, Method::Get, limits, scanner, &mut self.table) {
             Ok(Parsed::Complete { head, bytes }) => (head, bytes),
             Ok(Parsed::Partial) => return Ok(None),
-            Err(_) => return Err(Stop::Refused("what answers there does not speak HTTP/1.1".into())),
+            Err(_) => return Err(Stop::Refused("the server does not speak HTTP/1.1".into())),
         };
         let node = &self.plan.nodes[usize::from(self.links[index as usize].node)];
         let path = node.path.split('?').next().unwrap_or_default();
@@ -144,14 +144,14 @@ impl Listeners {
             let said = detail(&said);
             let hint = match status {
                 404 => "no such endpoint: is this the path that clients connect to?",
-                401 | 403 => "do anonymous clients connect there? else give a --token",
+                401 | 403 => "check that anonymous clients may connect, or pass a --token",
                 _ => "expected an endpoint of the Centrifuge client protocol",
             };
-            Stop::Refused(format!("{path} answers {status}{said}; {hint}"))
+            Stop::Refused(format!("{path} returns {status}{said}; {hint}"))
         };
         // Many at once are more than a server may want to take; none of them is told to stay away.
         if matches!(head.status, 429 | 502..=504) {
-            return Err(Stop::Broken("told to come later (429, 502, 503 or 504)"));
+            return Err(Stop::Broken("asked to retry later (429, 502, 503 or 504)"));
         }
         match self.plan.transport {
             Transport::WebSocket(format) => {
@@ -204,7 +204,7 @@ impl Listeners {
             at += step.consumed;
             match step.event {
                 Event::NeedMore => return Ok(at),
-                Event::NeedInflater => return Err(Stop::Broken("sent deflated what was not to be")),
+                Event::NeedInflater => return Err(Stop::Broken("sent an unexpected compressed message")),
                 Event::Pong(_) => {}
                 Event::Ping(data) => {
                     self.scratch.clear();
@@ -313,7 +313,7 @@ impl Listeners {
         now: Time,
     ) -> Result<(), Stop> {
         for part in Parts::new(format, message) {
-            let part = part.map_err(|_| Stop::Broken("sent what is no message of the protocol"))?;
+            let part = part.map_err(|_| Stop::Broken("sent an invalid message of the protocol"))?;
             self.part(conn, index, talk, part, format, now)?;
         }
         Ok(())
@@ -330,7 +330,7 @@ impl Listeners {
     ) -> Result<(), Stop> {
         self.figures.counts.messages += 1;
         let read =
-            || speak::read(format, part).map_err(|_| Stop::Broken("sent what is no message of the protocol"));
+            || speak::read(format, part).map_err(|_| Stop::Broken("sent an invalid message of the protocol"));
         // Answers may bring publications, and it has to be known of those. Where all stands nobody is told anything else in the
         // middle of a publication.
         let stands = talk.connected && talk.left == 0;

@@ -456,10 +456,10 @@ impl How<'_> {
 
     /// To a person, while clients are to join.
     fn said(&self) -> String {
-        let hint = "do anonymous clients connect there? else give a --token";
+        let hint = "check that anonymous clients may connect, or pass a --token";
         match self {
             How::Code(..) => format!(
-                "the server has ended a client's session before it stood: {}; {hint}",
+                "the server closed a client's session before it was established: {}; {hint}",
                 self.told()
             ),
             _ => self.told(),

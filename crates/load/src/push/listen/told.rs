@@ -52,10 +52,7 @@ impl Listeners {
                 temporary: true,
                 ..
             } => {
-                return Err(Stop::Later(format!(
-                    "told to try again: {code} {}",
-                    shown(&message)
-                )));
+                return Err(Stop::Later(format!("asked to retry: {code} {}", shown(&message))));
             }
             Said::Refused {
                 id, code, message, ..
@@ -110,7 +107,7 @@ impl Listeners {
             || "connect".to_owned(),
             |place| format!("subscribe to {}", self.name_of(index, place)),
         );
-        let hint = "may anonymous clients do that? else give a --token or another --prefix";
+        let hint = "check that anonymous clients may do that, or pass a --token or another --prefix";
         let message = shown(message);
         Stop::Refused(format!("the server refused to {what}: {code} {message}; {hint}"))
     }
@@ -124,8 +121,8 @@ impl Listeners {
         if !at.recoverable && self.phase == Phase::Joining && self.plan.recovers() {
             let name = self.name_of(index, place);
             return Err(Stop::Refused(format!(
-                "clients cannot recover what they miss of {name}: the server keeps nothing of it, or does not let them, and all that is \
-                 published while they are cut off (--kill, --kill-server) would be lost; name a namespace that keeps publications (--prefix), or \
+                "clients cannot recover publications of {name}: the server has no history of it, or does not permit recovery, and all that is published \
+                 while they are disconnected (--kill, --kill-server) would be lost; name a namespace with history (--prefix), or \
                  publish nothing (--idle)"
             )));
         }

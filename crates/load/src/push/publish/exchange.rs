@@ -46,7 +46,7 @@ impl Reading {
                     }
                 }
                 Ok(Parsed::Partial) => return Ok((at, None)),
-                Err(_) => return Err("what answers there does not speak HTTP/1.1"),
+                Err(_) => return Err("the server does not speak HTTP/1.1"),
             }
         }
         loop {
@@ -91,7 +91,7 @@ pub fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
         (Form::Lines(_), 200..=299) => None,
         (Form::Api | Form::Batch(_), 200) => match serde_json::from_slice(body) {
             Ok(said) => error_of(&said),
-            Err(_) => Some("an answer that is no JSON".into()),
+            Err(_) => Some("a response that is not JSON".into()),
         },
         _ => {
             let said: Option<Value> = serde_json::from_slice(body).ok();
@@ -115,12 +115,12 @@ pub fn faults(form: Form, status: u16, body: &[u8], count: usize) -> Vec<Option<
         return all(fault(form, status, body));
     }
     let Ok(Replies { replies }) = serde_json::from_slice(body) else {
-        return all(Some("an answer without `replies`".into()));
+        return all(Some("a response without `replies`".into()));
     };
     if replies.len() != count {
         let found = replies.len();
         return all(Some(format!(
-            "an answer with {found} replies to {count} publications"
+            "a response with {found} replies to {count} publications"
         )));
     }
     replies

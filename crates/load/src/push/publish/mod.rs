@@ -373,7 +373,7 @@ impl Publisher {
         let is_there = self.lines[place.index as usize].life == place.life;
         if is_there && self.phase == Phase::Trying {
             let address = self.address();
-            return self.refuse(format!("publishing to {address} came to nothing: {said}"));
+            return self.refuse(format!("publishing to {address} failed: {said}"));
         }
         self.lost(place, what);
     }
@@ -386,7 +386,7 @@ impl Publisher {
         }
         if self.phase == Phase::Trying {
             let address = self.address();
-            return self.refuse(format!("publishing to {address} came to nothing: {what}"));
+            return self.refuse(format!("publishing to {address} failed: {what}"));
         }
         let flights = self.lines[index].end_life();
         let lost = flights.iter().filter(|flight| self.counts(flight.due)).count();

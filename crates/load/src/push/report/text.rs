@@ -93,7 +93,7 @@ fn setup(out: &mut String, run: &Run, style: Style) {
     }
     if run.totals.slow_clients > 0 {
         clients.push_str(&format!(
-            "; {} of them read {} of what they need",
+            "; {} of them read {} of the required rate",
             amount::count(u64::from(run.totals.slow_clients)),
             percent(plan.slow_pace),
         ));
@@ -125,7 +125,7 @@ fn setup(out: &mut String, run: &Run, style: Style) {
     }
     labelled(out, "load", &load, style);
     let measured = format!(
-        "{}, after {} that do not count; {} threads on {}",
+        "{}, after {} of warm-up; {} threads on {}",
         amount::span(plan.duration),
         amount::span(plan.warmup),
         plan.threads + 1,
@@ -139,7 +139,7 @@ fn percent(share: f64) -> String {
 }
 
 fn latencies(out: &mut String, run: &Run, style: Style) {
-    out.push_str(&format!("\n{}\n", style.bold("From the publication's moment to")));
+    out.push_str(&format!("\n{}\n", style.bold("From the scheduled time to")));
     let mut table = Table::default();
     table.head(["", "p50", "p90", "p99", "p99.9", "max"]);
     let (heard, totals) = (&run.heard, &run.totals);
@@ -151,7 +151,7 @@ fn latencies(out: &mut String, run: &Run, style: Style) {
     let rows = [
         ("a plain consumer", &totals.consumed),
         ("a client that reads slowly", &heard.slow),
-        ("a client that came back", &heard.recovered),
+        ("a reconnected client", &heard.recovered),
         ("the last of its clients", &totals.last),
         ("the last of the common channel", &totals.last_common),
     ];
@@ -308,14 +308,14 @@ fn nodes(run: &Run) -> String {
 fn publications(out: &mut String, run: &Run, style: Style) {
     let published = &run.published;
     let mut said = format!(
-        "{} of {} accepted; answered in {} (p99), sent {} late (p99)",
+        "{} of {} accepted; responses in {} (p99), sent {} late (p99)",
         amount::count(published.accepted),
         amount::count(published.due),
         amount::time(published.answer.percentile(99.0)),
         amount::time(published.lag.percentile(99.0)),
     );
     for (what, count) in [
-        ("without an answer", published.unanswered),
+        ("without a response", published.unanswered),
         ("never sent", published.unsent),
     ] {
         if count > 0 {
@@ -371,10 +371,10 @@ fn ends(out: &mut String, run: &Run, style: Style) {
         _ => list(&counts.disconnects),
     };
     if counts.reconnects > 0 {
-        cut.push_str(&format!("; {} came back", amount::count(counts.reconnects)));
+        cut.push_str(&format!("; {} reconnected", amount::count(counts.reconnects)));
     }
     if counts.gone > 0 {
-        cut.push_str(&format!("; {} were told not to", amount::count(counts.gone)));
+        cut.push_str(&format!("; {} were not permitted to", amount::count(counts.gone)));
     }
     labelled(out, "cut off", &cut, style);
     if counts.unsubscribes.total() > 0 {
@@ -424,8 +424,8 @@ fn killed(run: &Run) -> String {
         return said.trim_end_matches([' ', ',', ';']).to_owned();
     }
     match run.all_back() {
-        Some(took) => said.push_str(&format!("all back in {}", amount::time(took))),
-        None => said.push_str(&format!("{} came back", amount::count(back))),
+        Some(took) => said.push_str(&format!("all reconnected in {}", amount::time(took))),
+        None => said.push_str(&format!("{} reconnected", amount::count(back))),
     }
     if back > 0 {
         let took = &run.heard.back;
@@ -457,9 +457,9 @@ fn recovered(run: &Run) -> String {
     let others = [
         (
             counts.unrecovered,
-            "could not: the server does not have all that they missed",
+            "not recovered: the server no longer has the missed publications",
         ),
-        (counts.unplaced, "did not know where they had stood"),
+        (counts.unplaced, "without a position"),
     ];
     for (count, what) in others {
         if count > 0 {
@@ -487,7 +487,7 @@ fn costs(out: &mut String, run: &Run, style: Style) {
         }
         if let Some(cpu) = run.server_cpu_a_return() {
             said.push_str(&format!(
-                ", {} for one that comes back, with what was published meanwhile",
+                ", {} for one that reconnects, with its recovery",
                 amount::seconds(cpu.as_secs_f64())
             ));
         }
@@ -523,7 +523,7 @@ fn costs(out: &mut String, run: &Run, style: Style) {
         said.push_str(&format!("; {} a client", amount::memory(bytes)));
     }
     said.push_str(&format!(
-        "; looked at bytes {} after they were there (p99)",
+        "; read bytes {} after their arrival (p99)",
         amount::time(run.heard.behind.percentile(99.0))
     ));
     labelled(out, "client", &said, style);

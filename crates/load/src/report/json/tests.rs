@@ -256,7 +256,7 @@ fn a_search() {
     let expect = serde_json::json!({
         "held_per_s": 9_800.0,
         "broke_per_s": 10_000.0,
-        "why": ["only 95.0% of the target rate was answered"],
+        "why": ["only 95.0% of the target rate was reached"],
         "steps": 12,
     });
     assert_eq!(document["search"], expect);

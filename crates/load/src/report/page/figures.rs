@@ -70,14 +70,14 @@ fn meaning(kinds: &[Kind<'_>]) -> &'static str {
         .all(|pair| std::ptr::eq(pair[0].run, pair[1].run));
     match (open, one_run) {
         (true, true) => {
-            "Service time is counted from the sending, response time from the moment the schedule meant to send: the \
-             second is what a user waits."
+            "Service time starts with the sending, response time at the scheduled time: the second is the wait of \
+             a user."
         }
         (true, false) => {
-            "Response time, from the moment the schedule meant to send to the whole answer: what a user waits."
+            "Response time, from the scheduled time to the complete response: the wait of a user."
         }
         (false, _) => {
-            "Service time, from the sending to the whole answer. A closed loop has no schedule: while the server is \
+            "Service time, from sending to the complete response. A closed loop has no schedule: while the server is \
              slow nothing is sent, so the waiting that users have in slow periods is not in these times."
         }
     }
@@ -134,7 +134,7 @@ fn by_percentile(kinds: &[Kind<'_>]) -> String {
         description: worst.collect::<Vec<_>>().join(" "),
         axes: Box::new(move |across, up| {
             let name = if across > 5 {
-                "percent of answers that took no longer"
+                "percent of responses that took no longer"
             } else {
                 "percent that took no longer"
             };
@@ -238,7 +238,7 @@ fn histogram(kinds: &[Kind<'_>]) -> String {
         id: "plot-histogram",
         title: "How often each latency occurred".into(),
         description: format!(
-            "Shares of answers by latency, between {} and {}.",
+            "Shares of responses by latency, between {} and {}.",
             amount::seconds(low),
             amount::seconds(high)
         ),
@@ -246,7 +246,7 @@ fn histogram(kinds: &[Kind<'_>]) -> String {
             let percent = |share| format!("{} %", amount::number(share));
             (
                 Axis::logarithmic("latency", low, high, across, amount::seconds),
-                Axis::linear("share of answers", most, up / 2, percent),
+                Axis::linear("share of responses", most, up / 2, percent),
             )
         }),
         curves,
@@ -254,7 +254,7 @@ fn histogram(kinds: &[Kind<'_>]) -> String {
     };
     let mut tables = String::new();
     for (kind, bars) in kinds.iter().zip(&shares) {
-        let mut table = Table::new(&kind.name, &["from", "to", "share of answers"]);
+        let mut table = Table::new(&kind.name, &["from", "to", "share of responses"]);
         for (from, to, share) in bars.iter().filter(|(_, _, share)| *share > 0.0) {
             table.row(&[
                 amount::seconds(*from),
@@ -265,7 +265,7 @@ fn histogram(kinds: &[Kind<'_>]) -> String {
         tables.push_str(&table.finish());
     }
     let note =
-        "Share of answers, in percent, in bars of equal width on a logarithmic axis. All rounds together.";
+        "Share of responses, in percent, in bars of equal width on a logarithmic axis. All rounds together.";
     let content = format!(
         "{}{}{}",
         legend(&entries(kinds)),

@@ -23,7 +23,7 @@ pub(super) struct Sample {
     pub(super) from: f64,
     /// Its end.
     pub(super) until: f64,
-    /// Answers a second.
+    /// Responses per second.
     pub(super) rate: f64,
     /// Errors of all kinds a second.
     pub(super) errors: f64,

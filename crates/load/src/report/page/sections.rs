@@ -55,7 +55,7 @@ pub(super) fn headline(run: &Run) -> String {
         .plan
         .pace
         .rate()
-        .map(|rate| format!("asked for {}", amount::number(rate)));
+        .map(|rate| format!("scheduled: {}", amount::number(rate)));
     let rate = rounds::spread(run, |round| Some(round.throughput()));
     card(
         &mut out,
@@ -197,7 +197,7 @@ pub(super) fn outcomes(runs: &[&Run]) -> String {
         table.classed_row(&std::iter::once(("", name)).chain(cells).collect::<Vec<_>>());
     };
     row("requests sent", false, &|counts| counts.sent);
-    row("answered", false, &|counts| counts.answered);
+    row("responses", false, &|counts| counts.answered);
     for status in kinds(&counts, |counts| counts.statuses.keys().copied()) {
         let of = |counts: &Counts| counts.statuses.get(&status).copied().unwrap_or(0);
         row(&format!("status {status}"), status >= 400, &of);
@@ -300,7 +300,7 @@ pub(super) fn connecting(runs: &[&Run]) -> String {
 
 /// What was run.
 pub(super) fn setup(runs: &[&Run]) -> String {
-    let mut out = String::from("<section id=\"setup\" class=\"panel\">\n<h2>What was run</h2>\n");
+    let mut out = String::from("<section id=\"setup\" class=\"panel\">\n<h2>Setup</h2>\n");
     for (at, run) in runs.iter().enumerate() {
         if runs.len() > 1 {
             writeln!(out, "<h3>{} {}</h3>", letter(at), escape(&run.name)).expect(TO_STRING);
@@ -332,7 +332,7 @@ pub(super) fn ratios(comparison: &ComparisonTable) -> String {
     let confidence = format!("{:.0} % interval", comparison.confidence * 100.0);
     let mut out = format!(
         "<section id=\"ratios\" class=\"panel\">\n<h2>Ratios</h2>\n<p class=\"note\">Medians over {} rounds of each, taken \
-         in turn. Intervals hold the true ratio with {:.0} % confidence; one that holds 1 shows no \
+         in turn. Intervals contain the true ratio with {:.0} % confidence; one that contains 1 shows no \
          difference.</p>\n",
         comparison.rounds,
         comparison.confidence * 100.0,

@@ -101,7 +101,7 @@ fn handshakes_have_a_section() {
     for expect in [
         "<section id=\"connecting\"",
         "WebSocket, longest",
-        "came back changed",
+        "echo differs",
         "with permessage-deflate",
         "answered 503\u{201d}: &lt;busy&gt;.",
     ] {

@@ -15,10 +15,7 @@ pub(super) fn all(runs: &[&Run]) -> String {
     let series = Series::new(runs);
     let note = match series.rules.len() {
         0 => "One round.".to_owned(),
-        many => format!(
-            "{} rounds, one behind the other; upright lines stand between them.",
-            many + 1
-        ),
+        many => format!("{} rounds in sequence, separated by vertical lines.", many + 1),
     };
     let names = runs
         .iter()
@@ -31,7 +28,7 @@ pub(super) fn all(runs: &[&Run]) -> String {
     };
     let open = runs.iter().all(|run| rounds::has_schedule(run));
     let content = format!(
-        "{targets}<h3>Answers a second</h3>\n{}<h3>{} time</h3>\n{}<h3>Errors a second</h3>\n{}{}",
+        "{targets}<h3>Responses per second</h3>\n{}<h3>{} time</h3>\n{}<h3>Errors per second</h3>\n{}{}",
         series.answers(),
         if open { "Response" } else { "Service" },
         series.latency(),
@@ -75,9 +72,9 @@ impl<'a> Series<'a> {
         let most = self.most(|sample| sample.rate);
         let plot = Plot {
             id: "plot-rate",
-            title: "Answers a second over time".into(),
-            description: format!("At most {} a second.", amount::number(most)),
-            axes: self.axes(move |up| Axis::linear("answers/s", most, up / 2, amount::number)),
+            title: "Responses per second over time".into(),
+            description: format!("At most {} per second.", amount::number(most)),
+            axes: self.axes(move |up| Axis::linear("responses/s", most, up / 2, amount::number)),
             curves: self.curves(self.main(), 0, |sample| Some(sample.rate)),
             rules: self.rules.clone(),
         };
@@ -120,8 +117,8 @@ impl<'a> Series<'a> {
         }
         let plot = Plot {
             id: "plot-errors",
-            title: "Errors a second over time".into(),
-            description: format!("At most {} a second.", amount::number(most)),
+            title: "Errors per second over time".into(),
+            description: format!("At most {} per second.", amount::number(most)),
             axes: self.axes(move |up| Axis::linear("errors/s", most, up / 2, amount::number)),
             curves: self.curves(self.main(), usize::from(self.single()), |sample| {
                 Some(sample.errors)
@@ -132,7 +129,7 @@ impl<'a> Series<'a> {
     }
 
     fn tables(&self) -> String {
-        let columns = ["until", "answers/s", "p50", "p99", "errors/s"];
+        let columns = ["until", "responses/s", "p50", "p99", "errors/s"];
         let mut out = String::new();
         for (at, (run, rounds)) in self.runs.iter().zip(&self.samples).enumerate() {
             let samples: Vec<&Sample> = rounds.iter().flatten().collect();

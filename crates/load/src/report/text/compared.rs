@@ -24,8 +24,8 @@ pub(super) fn write(out: &mut String, comparison: &ComparisonTable, load: Option
     }
     let confidence = comparison.confidence * 100.0;
     let note = format!(
-        "Medians over {} rounds of each, taken in turn. Intervals hold the true ratio with {confidence:.0} % \
-         confidence; one that holds 1 shows no difference.",
+        "Medians over {} rounds of each, taken in turn. Intervals contain the true ratio with {confidence:.0} % \
+         confidence; one that contains 1 shows no difference.",
         comparison.rounds,
     );
     sentence(out, &note, style);

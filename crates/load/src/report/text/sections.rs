@@ -49,7 +49,7 @@ fn throughput(out: &mut String, run: &Run, counts: &Counts, style: Style) {
     let rate = rounds::spread(run, |round| Some(round.throughput()));
     table.main(with_spread("requests/s", rate, run, amount::number));
     if let Some(asked) = run.plan.pace.rate() {
-        table.row(vec!["  asked for".into(), amount::number(asked)]);
+        table.row(vec!["  scheduled".into(), amount::number(asked)]);
     }
     let wire = |part: fn(&Counts) -> u64| {
         rounds::spread(run, |round| {
@@ -119,7 +119,7 @@ fn latency(out: &mut String, run: &Run, style: Style) {
 
 fn answers(out: &mut String, run: &Run, counts: &Counts, style: Style) {
     let mut table = Table::default();
-    table.head([&format!("answers{}", of_all(run)), "", "of answers"]);
+    table.head([&format!("outcome{}", of_all(run)), "", "of responses"]);
     let mut classes: BTreeMap<u16, (u64, Vec<String>)> = BTreeMap::new();
     for (status, count) in &counts.statuses {
         let class = classes.entry(status / 100).or_default();
@@ -160,7 +160,7 @@ fn answers(out: &mut String, run: &Run, counts: &Counts, style: Style) {
 /// How calls of gRPC ended, and their messages.
 fn calls(out: &mut String, run: &Run, counts: &Counts, style: Style) {
     let mut table = Table::default();
-    table.head([&format!("calls{}", of_all(run)), "", "of answers"]);
+    table.head([&format!("calls{}", of_all(run)), "", "of responses"]);
     for (code, count) in &counts.codes {
         let share = amount::percent(*count, counts.answered);
         let cells = vec![(*code).to_owned(), amount::count(*count), share];
@@ -215,7 +215,7 @@ fn streamed(out: &mut String, run: &Run, style: Style) {
 
 fn errors(out: &mut String, counts: &Counts, is_closed: bool, style: Style) {
     let mut table = Table::default();
-    table.head(["no answer", "", "of requests"]);
+    table.head(["no response", "", "of requests"]);
     share_row(&mut table, "timed out", counts.timeouts, counts.sent);
     share_row(&mut table, "broken", counts.broken.values().sum(), counts.sent);
     for (what, count) in &counts.broken {
@@ -361,7 +361,7 @@ pub(super) fn write_merged(
         let cells = latencies.iter().map(|(_, latency)| cell(latency));
         table.row(std::iter::once(name.to_owned()).chain(cells).collect());
     };
-    row("answers", &|latency| amount::count(latency.count()));
+    row("responses", &|latency| amount::count(latency.count()));
     row("shortest", &|latency| amount::time(latency.min()));
     row("mean", &|latency| amount::time(latency.mean()));
     row("deviation", &|latency| amount::time(latency.deviation()));

@@ -62,7 +62,7 @@ pub(crate) fn load(plan: &Plan) -> String {
         load.push_str(&format!(", up to {} requests in flight on each", plan.pipeline));
     }
     if let Some(answers) = plan.reconnect_after {
-        load.push_str(&format!(", a new one after {}", many(answers, "answer")));
+        load.push_str(&format!(", a new one after {}", many(answers, "response")));
     }
     let protocol = match plan.protocol {
         Protocol::Http1 => "HTTP/1.1".to_owned(),

@@ -76,7 +76,7 @@ fn websockets_say_what_opening_them_took_and_what_was_refused() {
         }
         let what = "WebSocket: answered 503";
         figures.counts.connect_errors.insert(what, 3);
-        let said = "the server answered 503 Service Unavailable";
+        let said = "the server returned 503 Service Unavailable";
         figures.counts.first_errors.insert(what, said.into());
     }
     check!(super::run(&run, &[], Style::Plain), "websocket.txt");

@@ -223,7 +223,7 @@ impl Head {
         let mut out = Vec::new();
         let method = Method::new(&request.method);
         if method == Method::Connect {
-            let expected = "a method that asks for something: a tunnel has no answer to time";
+            let expected = "a method other than CONNECT: a tunnel has no response to measure";
             return Err(Problem::new(Part::Method, expected, "`CONNECT`"));
         }
         if !(self.target.starts_with('/') || method == Method::Options && self.target == "*") {

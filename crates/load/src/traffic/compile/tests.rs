@@ -30,7 +30,7 @@ fn what_the_encoder_would_not_write_is_refused() {
     );
     check(
         |request| request.method = "CONNECT".to_owned(),
-        "method: expected a method that asks for something: a tunnel has no answer to time, found `CONNECT`",
+        "method: expected a method other than CONNECT: a tunnel has no response to measure, found `CONNECT`",
     );
     check(
         |request| request.target = "http://host/".to_owned(),

@@ -396,7 +396,7 @@ impl Look {
             Look::Json { pointer, equals } => match pointer.find(body) {
                 Ok(Some(value)) if value == *equals => Ok(()),
                 Ok(Some(value)) => Err(Excerpt::of(&[value.to_string().as_bytes()])),
-                Ok(None) => Err(Excerpt::of(&[b"nothing at that place of ", body])),
+                Ok(None) => Err(Excerpt::of(&[b"nothing at that pointer of ", body])),
                 Err(_) => Err(no_json(body)),
             },
         }
@@ -431,7 +431,7 @@ impl Taken {
                     self.keep(value.to_string().as_bytes(), values)
                 }
                 Ok(Some(value)) => Err(Excerpt::of(&[value.to_string().as_bytes()])),
-                Ok(None) => Err(Excerpt::of(&[b"nothing at that place of ", body])),
+                Ok(None) => Err(Excerpt::of(&[b"nothing at that pointer of ", body])),
                 Err(_) => Err(no_json(body)),
             },
             From::Between { before, after } => {

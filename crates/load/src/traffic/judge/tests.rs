@@ -143,7 +143,7 @@ fn json() {
         &ok,
         "200 OK",
         "{}",
-        "expected JSON true at `/ok`, found nothing at that place of {}",
+        "expected JSON true at `/ok`, found nothing at that pointer of {}",
     );
     fails(
         &ok,

@@ -83,7 +83,7 @@ pub(super) fn parse(text: &str, part: Part, names: &Names) -> Result<Vec<Span>, 
             continue;
         }
         let Some(end) = rest.find("}}") else {
-            let expected = "`}}` at the end of a token (`{{{{` stands for `{{` itself)";
+            let expected = "`}}` at the end of a token (`{{{{` is a literal `{{`)";
             return Err(Problem::new(part, expected, format!("`{{{{{}`", shorten(rest))));
         };
         let token = token(rest[..end].trim(), part, names)?;
@@ -121,7 +121,7 @@ fn token(text: &str, part: Part, names: &Names) -> Result<Token, Problem> {
         ("value", argument) => value(argument.unwrap_or_default(), part, names),
         _ => {
             let expected = "one of the tokens `{{seq}}`, `{{random:1..1000}}`, `{{random-hex:16}}`, `{{uuid}}`, \
-                            `{{value:NAME}}` (`{{{{` stands for `{{` itself)";
+                            `{{value:NAME}}` (`{{{{` is a literal `{{`)";
             Err(Problem::new(part, expected, found()))
         }
     }

@@ -47,9 +47,9 @@ fn what_is_no_token_is_told() {
     let range = "two whole numbers below 2^64, the smaller first, as in `{{random:1..1000}}`";
     let digits = "1 to 1024 digits, as in `{{random-hex:16}}`";
     let value = "a value that an earlier step of the flow captures: token, id";
-    let end = "`}}` at the end of a token (`{{{{` stands for `{{` itself)";
+    let end = "`}}` at the end of a token (`{{{{` is a literal `{{`)";
     let token = "one of the tokens `{{seq}}`, `{{random:1..1000}}`, `{{random-hex:16}}`, `{{uuid}}`, \
-                 `{{value:NAME}}` (`{{{{` stands for `{{` itself)";
+                 `{{value:NAME}}` (`{{{{` is a literal `{{`)";
     let cases = [
         ("{{sequence}}", token, "`{{sequence}}`"),
         ("{{}}", token, "`{{}}`"),

@@ -93,13 +93,13 @@ fn a_server_that_hesitates_is_asked_again() {
     assert_eq!((counts.delivered, run.lost()), (ALL, 0));
     let errors: Vec<_> = counts.connect_errors.iter().collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
-    assert_eq!(errors[0].0, "told to try again: 111 too many");
+    assert_eq!(errors[0].0, "asked to retry: 111 too many");
 }
 
 #[test]
 fn a_server_that_cannot_recover_is_an_error_unless_nothing_can_be_lost() {
     let server = Server::new(Manner::Right, right);
-    fails(killed(&server), "clients cannot recover what they miss of test:");
+    fails(killed(&server), "clients cannot recover publications of test:");
     let run = run(Plan {
         publishing: None,
         ..killed(&server)
@@ -157,9 +157,9 @@ fn reports_hold_what_became_of_it() {
     let run = run(killed(&server));
     let page = text::run(&run, "ws://there", &[], Style::Plain);
     for expect in [
-        "a client that came back",
+        "a reconnected client",
         "by recovery",
-        "8 clients at once; all back in ",
+        "8 clients at once; all reconnected in ",
         "16 subscriptions, with ",
     ] {
         assert!(page.contains(expect), "expected `{expect}` in:\n{page}");

@@ -367,7 +367,7 @@ fn a_last_value_that_never_comes_is_told() {
     assert!(
         run.remarks(&[])
             .iter()
-            .any(|remark| remark.message.contains("did not get the last value"))
+            .any(|remark| remark.message.contains("did not receive the last value"))
     );
 }
 
@@ -409,12 +409,12 @@ fn a_server_that_does_not_want_to_is_an_error_that_says_why() {
     let cases = [
         (
             Manner::NoConnections,
-            "3501 bad request; do anonymous clients connect there?",
+            "3501 bad request; check that anonymous clients may connect",
         ),
         (Manner::NoSubscriptions, "refused to subscribe to test:"),
         (
             Manner::NoEndpoint,
-            "/connection/websocket answers 404 (nothing here); no such endpoint",
+            "/connection/websocket returns 404 (nothing here); no such endpoint",
         ),
         (
             Manner::UnknownChannel,

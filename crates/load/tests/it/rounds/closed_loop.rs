@@ -276,6 +276,9 @@ fn answers_that_end_a_pipeline(engine: Choice) {
     let counts = round(plan, get()).figures.counts;
     // The first answer makes room for a fifth request.
     assert_eq!((counts.answered, counts.failed(), counts.unfinished), (16, 24, 0));
-    assert_eq!(counts.broken, BTreeMap::from([("closed before its answer", 24)]));
+    assert_eq!(
+        counts.broken,
+        BTreeMap::from([("closed before its response", 24)])
+    );
     server.finish();
 }

@@ -110,7 +110,7 @@ fn a_reset_within_an_answer(engine: Choice) {
 
 fn closed_without_an_answer(engine: Choice) {
     let counts = failing(engine, 20, |peer| drop(peer.request()));
-    assert_eq!(counts.broken, broken("closed without an answer", 20));
+    assert_eq!(counts.broken, broken("closed without a response", 20));
 }
 
 fn closed_within_an_answer(engine: Choice) {
@@ -119,7 +119,7 @@ fn closed_within_an_answer(engine: Choice) {
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly");
         }
     });
-    assert_eq!(counts.broken, broken("closed within an answer", 20));
+    assert_eq!(counts.broken, broken("closed within a response", 20));
 }
 
 fn garbage(engine: Choice) {
@@ -167,7 +167,7 @@ fn a_server_that_closes_what_is_idle(engine: Choice) {
             peer.answer(200, "ok");
         }
     });
-    let told = ["closed without an answer", "reset"];
+    let told = ["closed without a response", "reset"];
     assert!(
         counts.broken.keys().all(|what| told.contains(what)),
         "{:?}",

@@ -357,7 +357,7 @@ fn handshakes_that_take_too_long(engine: Choice) {
         connect_timeout: Duration::from_millis(300),
         ..plan(&server, engine)
     };
-    check_refused(plan, "the handshake was not over within 50ms");
+    check_refused(plan, "the handshake did not complete within 50ms");
     gate.open();
     server.finish();
 }

@@ -203,8 +203,8 @@ fn a_server_that_goes_away_in_anger(engine: Choice) {
 
 fn connections_that_end_within_answers(engine: Choice) {
     for (half, what) in [
-        (true, "closed within an answer"),
-        (false, "closed without an answer"),
+        (true, "closed within a response"),
+        (false, "closed without a response"),
     ] {
         let server = serving(move |served, number| {
             if number > 0 {
@@ -333,7 +333,7 @@ fn servers_that_speak_something_else(engine: Choice) {
     let answers: [(&[u8], &str); 3] = [
         (
             b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n",
-            "in HTTP/1.1 what was asked in HTTP/2",
+            "in HTTP/1.1 to a request over HTTP/2",
         ),
         (b"220 mail.example ESMTP\r\n", "frames of at most 16,384 bytes"),
         (
@@ -397,7 +397,7 @@ fn over_tls(engine: Choice) {
 fn tls_without_http2(engine: Choice) {
     let made = made();
     for (alpn, said) in [
-        (&[][..], "did not agree to speak HTTP/2"),
+        (&[][..], "did not negotiate HTTP/2"),
         (&[&b"http/1.1"[..]][..], "cannot connect"),
     ] {
         let server = Server::tls(&acceptor(&made, alpn), |peer| drop(peer.bytes()));

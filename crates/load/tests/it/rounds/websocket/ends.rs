@@ -129,11 +129,11 @@ fn a_server_that_refuses(engine: Choice) {
     for (answer, said) in [
         (
             "HTTP/1.1 401 Who are you\r\nContent-Length: 0\r\n\r\n",
-            "the server answered 401 Who are you",
+            "the server returned 401 Who are you",
         ),
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-            "the server answered 200 OK",
+            "the server returned 200 OK",
         ),
         (
             "HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
@@ -201,7 +201,7 @@ fn a_server_that_refuses_later(engine: Choice) {
     ];
     assert_eq!(counts.connect_errors, BTreeMap::from(refused));
     let first = &counts.first_errors["WebSocket: answered 503"];
-    assert_eq!(first, "the server answered 503 Text");
+    assert_eq!(first, "the server returned 503 Text");
     server.finish();
 }
 
