@@ -10,8 +10,8 @@ import tune_noise
 
 LOOK = "without, round 1 of 5: 9\nwith, round 1 of 5: 9\nwith, round 2 of 5: 9\nwithout, round 2 of 5: 9\n"
 TALK = (
-    f"rps: packets moved\n{LOOK}rps: it seems to help; once more\n{LOOK}rps: noise, taken back\n"
-    f"xps: which queue\n{LOOK}xps: worse, taken back\n"
+    f"rps: packets moved\n{LOOK}rps: it seems to help; once more\n{LOOK}rps: noise, reverted\n"
+    f"xps: which queue\n{LOOK}xps: worse, reverted\n"
 )
 
 

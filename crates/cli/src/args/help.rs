@@ -392,7 +392,7 @@ static TUNE: LazyLock<Vec<Section>> = LazyLock::new(|| {
                     "better unchanged on this host; the report has the reason",
                 ),
                 (
-                    "no reach",
+                    "no access",
                     "not changeable from here (container, namespace, permissions)",
                 ),
                 ("absent", "not present on this host"),

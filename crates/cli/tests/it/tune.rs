@@ -159,7 +159,7 @@ fn a_plan_is_applied_shown_and_reverted() {
     fs::write(Path::new(&root).join("proc/sys/net/core/somaxconn"), "77\n").unwrap();
     let complaint = complaint(&[&["revert"], &here[..]].concat(), 1);
     assert!(
-        complaint.contains("somebody has changed it since, from 65535 to 77"),
+        complaint.contains("changed by another program since, from 65535 to 77"),
         "{complaint}"
     );
     assert_eq!(value(&root, "proc/irq/41/smp_affinity_list"), "0");
@@ -185,7 +185,7 @@ fn applied_changes_are_exported_too() {
     said(&[&["apply", "--step", "backlogs"], &here[..]].concat());
     let sysctl = export("sysctl", &["--step", "backlogs"]);
     assert!(
-        sysctl.contains("# it was 128\nnet.core.somaxconn = 65535\n"),
+        sysctl.contains("# previous value: 128\nnet.core.somaxconn = 65535\n"),
         "{sysctl}"
     );
     let unit = export("systemd", &["--step", "irq-affinity"]);

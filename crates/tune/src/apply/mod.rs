@@ -68,7 +68,7 @@ pub enum ApplyError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// The journal cannot be written.
-    #[error("{source}; what this run had written is taken back{}", left.iter().map(|l| format!(", but {l}")).collect::<String>())]
+    #[error("{source}; the changes of this run are reverted{}", left.iter().map(|l| format!(", but {l}")).collect::<String>())]
     Journal {
         /// Why.
         source: JournalError,
@@ -77,7 +77,7 @@ pub enum ApplyError {
     },
     /// Settings are taken back, and the journal cannot be told.
     #[error(
-        "{source}; what is listed above is as before all the same: once the journal can be written, ringmain tune revert \
+        "{source}; the settings listed above are restored nevertheless: once the journal can be written, ringmain tune revert \
          closes it"
     )]
     Unnoted {
@@ -267,7 +267,7 @@ fn step(
         };
         if !takes(key, &before, &change.wanted, &effective) {
             return Ok(Err(format!(
-                "{key}: the kernel took {} and made {effective} of it",
+                "{key}: the kernel has {effective} after {} was written",
                 report::lines::cut(&change.wanted, 40)
             )));
         }
@@ -353,7 +353,7 @@ fn take_back(root: &Root, journal: &Journal, first: usize, tell: Tell<'_>) -> Ve
             let intent = &entry.intent;
             match revert::restore(root, intent, tell) {
                 Ok(()) => {}
-                Err(why) => left.push(format!("{} is not as it was: {why}", intent.key)),
+                Err(why) => left.push(format!("{} does not have its previous value: {why}", intent.key)),
             }
         }
         if left.is_empty() || pass + 1 == limits::PASSES {

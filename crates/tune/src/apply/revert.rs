@@ -154,7 +154,7 @@ fn one(root: &Root, entry: &Entry, how: How, reverted: &mut Reverted, tell: Tell
         }
         State::Changed(now) if how == How::Careful => {
             return Err(format!(
-                "somebody has changed it since, from {} to {now}: --force writes {} all the same, --forget leaves it",
+                "changed by another program since, from {} to {now}: --force writes {} nevertheless, --forget leaves it",
                 entry.effective.as_deref().unwrap_or(&entry.intent.wanted),
                 entry.intent.before
             ));
@@ -185,7 +185,9 @@ pub(super) fn restore(root: &Root, intent: &Intent, tell: Tell<'_>) -> Result<()
                 key: key.clone(),
                 value: now,
             }),
-            Reading::Value(now) => return Err(format!("{key}: {value} was written, and {now} came of it")),
+            Reading::Value(now) => {
+                return Err(format!("{key}: {value} was written, and the kernel has {now}"));
+            }
             _ => return Err(format!("{key} cannot be read after it was written")),
         }
     }

@@ -15,7 +15,9 @@ impl Look<'_> {
         let now = match self.root.read(&key) {
             Reading::Value(now) => now,
             Reading::Absent => return Finding::absent(id, "the driver does not offer it"),
-            Reading::Unknown(why) => return Finding::unknown(id, format!("the driver was not asked: {why}")),
+            Reading::Unknown(why) => {
+                return Finding::unknown(id, format!("the driver was not queried: {why}"));
+            }
         };
         let fields = Fields::parse(&now);
         let adaptive = fields.is_on("adaptive-rx");
@@ -32,7 +34,8 @@ impl Look<'_> {
             Some("virtio_net" | "veth" | "xen-netfront")
         );
         if paravirtual {
-            let why = "a paravirtual card: its host moderates interrupts, and takes little from here";
+            let why =
+                "a paravirtual card: its host moderates interrupts, and ignores most settings of the guest";
             return Finding::new(id, Status::Leave, short, why);
         }
         let with = |adaptive_rx: &str, rx: u32, tx: u32| {
@@ -49,13 +52,13 @@ impl Look<'_> {
                 !adaptive && rx == 0,
                 with("off", 0, tx),
                 "off (rx 0 us)".to_owned(),
-                "each packet is told at once; pays with busy polling (step busy-poll)",
+                "each packet is reported at once; useful with busy polling (step busy-poll)",
             ),
             Profile::Throughput | Profile::Efficiency => (
                 adaptive || rx >= STATIC_US,
                 with("on", rx, tx),
                 "adaptive".to_owned(),
-                "fewer interrupts under load; the driver waits only while many packets come",
+                "fewer interrupts under load; the driver waits only while many packets arrive",
             ),
         };
         if good {
@@ -76,7 +79,7 @@ impl Look<'_> {
             _ => "sysctl not seen".to_owned(),
         };
         if !has_card {
-            let why = "no card brings the service's packets: there is nothing to poll";
+            let why = "no card receives the service's packets: there is nothing to poll";
             return Finding::new(id, Status::Absent, now, why);
         }
         if self.profile() == Profile::Efficiency {
@@ -86,7 +89,7 @@ impl Look<'_> {
                     id,
                     Status::Good,
                     now,
-                    "polling burns CPU time: off is what efficiency wants",
+                    "polling burns CPU time: off suits the profile efficiency",
                 ),
                 Ok(changes) => Finding::new(id, Status::Change, now, "polling burns CPU time")
                     .wanted("0")
@@ -107,7 +110,7 @@ impl Look<'_> {
             Profile::Latency => ("50", "readers poll the card for 50 us before they sleep"),
             _ => (
                 "1",
-                "1 us of polling catches what a moderated interrupt would tell later",
+                "1 us of polling finds packets before a moderated interrupt reports them",
             ),
         };
         match self.changes_to([(Key::File(PATH.into()), wanted.to_owned())]) {
@@ -123,7 +126,7 @@ impl Look<'_> {
         let id = Id::DeferredIrqs;
         let files = [card.path("napi_defer_hard_irqs"), card.path("gro_flush_timeout")];
         let [Some(times), Some(timeout)] = files.each_ref().map(|path| self.root.number(path)) else {
-            return Finding::absent(id, "this kernel does not put interrupts off (before Linux 5.8)");
+            return Finding::absent(id, "this kernel does not defer interrupts (before Linux 5.8)");
         };
         let now = match (times, timeout) {
             (0, 0) => "off".to_owned(),
@@ -131,10 +134,10 @@ impl Look<'_> {
         };
         let wants_on = self.profile() != Profile::Latency;
         if wants_on && card.kind != Kind::Card {
-            return Finding::absent(id, "an interface of software has no interrupts");
+            return Finding::absent(id, "a software interface has no interrupts");
         }
         if wants_on && card.rx_queues < 2 {
-            let why = "reported for cards with many queues; of one queue nothing is known";
+            let why = "reported for cards with many queues; with one queue the effect is not known";
             return Finding::new(id, Status::Leave, now, why);
         }
         let (values, label, why) = if wants_on {
@@ -144,11 +147,7 @@ impl Look<'_> {
                 "under load the card interrupts much less; the driver must use NAPI's own completion",
             )
         } else {
-            (
-                ["0", "0"],
-                "off",
-                "a packet that comes alone must not wait for a timer",
-            )
+            (["0", "0"], "off", "a single packet must not wait for a timer")
         };
         if wants_on && times > 0 && timeout > 0 {
             return Finding::new(id, Status::Good, now, why);
@@ -172,7 +171,7 @@ impl Look<'_> {
                 id,
                 Status::Leave,
                 "possible",
-                "the kernel can; the application has to poll by an epoll set that asks for it, which Ringmain does not",
+                "supported by the kernel; the application must poll with an epoll set that enables it, which Ringmain does not",
             ),
         }
     }
@@ -185,12 +184,13 @@ impl Look<'_> {
         let now = match self.root.read(&key) {
             Reading::Value(now) => now,
             Reading::Absent => return Finding::absent(id, "the interface has no queueing discipline"),
-            Reading::Unknown(why) => return Finding::unknown(id, format!("the kernel was not asked: {why}")),
+            Reading::Unknown(why) => {
+                return Finding::unknown(id, format!("the kernel was not queried: {why}"));
+            }
         };
         let short = now.clone();
         if now.starts_with("tree:") {
-            let why =
-                "somebody shapes traffic here: what a tree of classes is for cannot be told, nor put back";
+            let why = "traffic is shaped here: a tree of classes cannot be restored";
             return Finding::new(id, Status::Leave, short, why);
         }
         if now == "noqueue" || now.contains("(noqueue") {
@@ -228,7 +228,7 @@ impl Look<'_> {
                 (target, Some(default))
             }
         };
-        let why = "a lock less for each packet; packets are dropped where the card's ring is full";
+        let why = "one lock less for each packet; packets are dropped where the card's ring is full";
         match self.changes_to(first.into_iter().chain([(key, target.clone())])) {
             Ok(changes) => Finding::new(id, Status::Change, short, why)
                 .wanted(target)
@@ -242,21 +242,21 @@ impl Look<'_> {
         let key = Key::ethtool(&card.name, Ethtool::Gro);
         match self.root.read(&key) {
             Reading::Absent => Finding::absent(id, "the driver does not offer it"),
-            Reading::Unknown(why) => Finding::unknown(id, format!("the driver was not asked: {why}")),
+            Reading::Unknown(why) => Finding::unknown(id, format!("the driver was not queried: {why}")),
             Reading::Value(now) if now == "off" => Finding::new(
                 id,
                 Status::Good,
                 now,
-                "packets are not joined; on is better where requests are larger than a packet",
+                "packets are not merged; on is better where requests are larger than a packet",
             ),
             Reading::Value(now) if self.profile() == Profile::Efficiency => Finding::new(
                 id,
                 Status::Good,
                 now,
-                "joined packets cost least for all but the smallest requests",
+                "merged packets cost least for all but the smallest requests",
             ),
             Reading::Value(now) => {
-                let why = "only where all requests fit a packet; uploads and proxying become dearer";
+                let why = "only where all requests fit a packet; uploads and proxying become more expensive";
                 let change = Change {
                     key,
                     now: now.clone(),
@@ -276,7 +276,7 @@ impl Look<'_> {
         let (now, most) = match (self.root.read(&key), most) {
             (Reading::Value(now), Reading::Value(most)) => (now, Fields::parse(&most)),
             (Reading::Unknown(why), _) | (_, Reading::Unknown(why)) => {
-                return Finding::unknown(id, format!("the driver was not asked: {why}"));
+                return Finding::unknown(id, format!("the driver was not queried: {why}"));
             }
             _ => return Finding::absent(id, "the driver has no rings to set"),
         };
@@ -284,7 +284,7 @@ impl Look<'_> {
         let (Some(rx), Some(tx), Some(rx_max)) =
             (fields.number("rx"), fields.number("tx"), most.number("rx"))
         else {
-            return Finding::unknown(id, format!("what the driver says cannot be read: {now}"));
+            return Finding::unknown(id, format!("the driver's ring sizes cannot be read: {now}"));
         };
         let short = format!("rx {rx} of {rx_max}");
         let counter = |name: &str| {
@@ -298,12 +298,12 @@ impl Look<'_> {
                 id,
                 Status::Good,
                 short,
-                "the card has lost no packet for want of room",
+                "the card has lost no packet to a full ring",
             );
         }
-        let why = format!("the card has lost {lost} packets for want of room since the start");
+        let why = format!("the card has lost {lost} packets to a full ring since the start");
         if rx >= rx_max {
-            let why = format!("{why}, and the ring is as long as it can be: CPUs do not keep up");
+            let why = format!("{why}, and the ring has its maximum size: CPUs do not keep up");
             return Finding::new(id, Status::Leave, short, why);
         }
         let wanted = (rx.saturating_mul(4)).min(rx_max);
@@ -321,8 +321,10 @@ impl Look<'_> {
         let id = Id::CloudLimits;
         let counters = match self.root.read(&Key::ethtool(&card.name, Ethtool::Allowance)) {
             Reading::Value(counters) if !counters.is_empty() => counters,
-            Reading::Unknown(why) => return Finding::unknown(id, format!("the driver was not asked: {why}")),
-            _ => return Finding::absent(id, "the driver counts no limits of a cloud"),
+            Reading::Unknown(why) => {
+                return Finding::unknown(id, format!("the driver was not queried: {why}"));
+            }
+            _ => return Finding::absent(id, "the driver has no counters of cloud limits"),
         };
         let fields = Fields::parse(&counters);
         let reached: Vec<String> = fields
@@ -335,11 +337,11 @@ impl Look<'_> {
                 id,
                 Status::Good,
                 "none reached",
-                "the cloud has held nothing back since the start",
+                "the cloud has limited no traffic since the start",
             );
         }
         let why = format!(
-            "the cloud holds back: {}. No setting of the host helps",
+            "the cloud limits traffic: {}. No setting of the host helps",
             reached.join(", ")
         );
         Finding::new(id, Status::ByHand, "reached", why)

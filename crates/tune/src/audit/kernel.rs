@@ -24,7 +24,10 @@ impl Look<'_> {
         let id = Id::Application;
         let service = &self.host.service;
         let (Some(pid), Some(name)) = (service.pid, &service.name) else {
-            return Finding::unknown(id, "no process of a service is known: name it by --pid or --port");
+            return Finding::unknown(
+                id,
+                "no process of a service is known: select it with --pid or --port",
+            );
         };
         let workers = service.workers();
         let cpus = self.host.usable.len();
@@ -37,7 +40,7 @@ impl Look<'_> {
             let why = format!("process {pid} has fewer threads than CPUs that it may use: some stay idle");
             let finding = Finding::new(id, Status::ByHand, now, why);
             return finding.wanted(format!("{cpus} threads")).by_hand([format!(
-                "start it with {cpus} workers; of Ringmain --workers {cpus}, or none said"
+                "start it with {cpus} workers; for Ringmain --workers {cpus}, or the default"
             )]);
         }
         let why = match pinned {
@@ -61,7 +64,7 @@ impl Look<'_> {
             })
             .collect();
         if states.is_empty() {
-            return Finding::unknown(id, "the kernel does not tell which mitigations are on");
+            return Finding::unknown(id, "the kernel does not report which mitigations are active");
         }
         let active: Vec<&(String, String)> = states
             .iter()
@@ -69,7 +72,7 @@ impl Look<'_> {
             .collect();
         let now = format!("{} of {} mitigated", active.len(), states.len());
         if active.is_empty() {
-            return Finding::new(id, Status::Good, now, "none costs anything here");
+            return Finding::new(id, Status::Good, now, "no mitigation is active");
         }
         let mut parameters: Vec<&str> = active.iter().filter_map(|(name, _)| parameter(name)).collect();
         parameters.dedup();
@@ -82,7 +85,7 @@ impl Look<'_> {
             why.push_str("; this CPU does most of it in hardware, so that the gain is small");
         }
         if self.host.virtual_machine == Some(true) {
-            why.push_str("; those of the host below stay as they are");
+            why.push_str("; those of the hypervisor do not change");
         }
         if self.host.place.container.is_some() {
             why.push_str("; the host's containers share them all");
@@ -93,7 +96,7 @@ impl Look<'_> {
         }
         finding.by_hand([
             format!("kernel parameters: {}, and restart", parameters.join(" ")),
-            "take them out of the boot loader's configuration again, and restart, to take it back".to_owned(),
+            "to revert: remove them from the boot loader's configuration, and restart".to_owned(),
         ])
     }
 
@@ -111,11 +114,11 @@ impl Look<'_> {
                         Status::Unknown,
                         "auditd runs",
                         format!(
-                            "process {} takes records; its rules cannot be told: {why}",
+                            "process {} receives records; its rules cannot be read: {why}",
                             process.pid
                         ),
                     ),
-                    None => Finding::unknown(id, format!("the audit system does not answer: {why}")),
+                    None => Finding::unknown(id, format!("the audit system does not respond: {why}")),
                 };
             }
         };
@@ -125,7 +128,7 @@ impl Look<'_> {
                 id,
                 Status::Good,
                 "off",
-                "audit is off: system calls take the short way",
+                "audit is off: system calls take the fast path",
             );
         }
         let never = self.root.read(&Key::AuditNeverTask);
@@ -134,15 +137,16 @@ impl Look<'_> {
                 id,
                 Status::Good,
                 "on, never for tasks",
-                "the rule `never,task` is there already",
+                "the rule `never,task` is already loaded",
             );
         }
         let now = format!("on, {}", count(rules, "rule"));
         let mut why = match rules {
-            0 => "audit is on without rules: every task that begins is prepared for records that nobody asked for".to_owned(),
-            _ => format!("{} would be switched off in silence", count(rules, "rule")),
+            0 => "audit is on without rules: every new task is prepared for records that no rule requests"
+                .to_owned(),
+            _ => format!("{} would be disabled silently", count(rules, "rule")),
         };
-        why.push_str("; only tasks that begin afterwards change: restart the service");
+        why.push_str("; only tasks that start afterwards change: restart the service");
         if status.number("enabled") == Some(2) {
             why = "rules are locked until the host restarts".into();
             return Finding::new(id, Status::Leave, now, why);
@@ -160,7 +164,10 @@ impl Look<'_> {
     pub(super) fn seccomp(self) -> Finding {
         let id = Id::Seccomp;
         let Some(mode) = self.host.service.seccomp else {
-            return Finding::unknown(id, "no process of a service is known: name it by --pid or --port");
+            return Finding::unknown(
+                id,
+                "no process of a service is known: select it with --pid or --port",
+            );
         };
         if mode == 0 {
             return Finding::new(
@@ -172,9 +179,9 @@ impl Look<'_> {
         }
         let modern = self.host.kernel_at_least(5, 11);
         let why = match modern {
-            Some(true) => "this kernel remembers what the filter allows, so that it costs little",
+            Some(true) => "this kernel caches the calls that the filter allows: its cost is small",
             Some(false) => "before Linux 5.11 the whole filter runs for every system call",
-            None => "the kernel's version is not known, so neither is what the filter costs",
+            None => "the kernel's version is not known, and neither is the cost of the filter",
         };
         let status = if modern == Some(true) {
             Status::Leave
@@ -187,7 +194,8 @@ impl Look<'_> {
                 "first: ringmain tune export --as seccomp > ringmain.json, and start the container with \
                  --security-opt seccomp=ringmain.json"
                     .to_owned(),
-                "only if nobody else can reach the service: --security-opt seccomp=unconfined".to_owned(),
+                "only if no untrusted client can reach the service: --security-opt seccomp=unconfined"
+                    .to_owned(),
             ])
     }
 
@@ -223,11 +231,11 @@ impl Look<'_> {
                 (Reading::Unknown(why), _) => {
                     return Finding::unknown(
                         id,
-                        format!("no table is seen, but nftables does not answer: {why}"),
+                        format!("no table is visible, but nftables does not respond: {why}"),
                     );
                 }
-                (_, true) => "there are no tables and nothing is tracked: packets meet no hook",
-                (_, false) => "modules are loaded, but there are no tables and nothing is tracked",
+                (_, true) => "no tables and no tracked connections: packets pass no hook",
+                (_, false) => "modules are loaded, but there are no tables and no tracked connections",
             };
             return Finding::new(id, Status::Good, "no tables", why);
         }
@@ -238,7 +246,7 @@ impl Look<'_> {
     fn with_tables(self, now: String, tables: &[String], loaded: &[&str]) -> Finding {
         let mut why = format!("packets go through {}", tables.join(", "));
         if tables.is_empty() {
-            why = "connections are tracked although no table is seen".into();
+            why = "connections are tracked although no table is visible".into();
         }
         let port = self
             .host
@@ -253,15 +261,15 @@ impl Look<'_> {
                  add chain inet ringmain leaving {{ type filter hook output priority raw; }}; \
                  add rule inet ringmain leaving tcp sport {port} notrack'"
             ),
-            "not if a rule of yours asks for the state of these connections (ct state), or translates them (NAT)".to_owned(),
-            "to take it back: nft delete table inet ringmain".to_owned(),
+            "not if one of your rules matches the state of these connections (ct state), or translates them (NAT)".to_owned(),
+            "to revert: nft delete table inet ringmain".to_owned(),
         ];
         // Only where it was accepted is the coarse way shown, and never where rules would be lost.
         if self.wish.accept.contains(&crate::catalogue::Accept::NetfilterOff) {
             if tables.is_empty() && !loaded.is_empty() {
                 lines.push(format!("or unload it: modprobe -r {}", loaded.join(" ")));
             } else {
-                why.push_str("; unloading is not proposed while there are tables: they are somebody's rules");
+                why.push_str("; unloading is not proposed while there are tables: they hold active rules");
             }
         }
         Finding::new(Id::Netfilter, Status::ByHand, now, why)
@@ -273,9 +281,9 @@ impl Look<'_> {
         let id = Id::Irqbalance;
         let Some(process) = self.host.processes.named("irqbalance") else {
             if self.host.processes.are_all() {
-                return Finding::new(id, Status::Good, "not running", "nobody moves interrupts");
+                return Finding::new(id, Status::Good, "not running", "no daemon moves interrupts");
             }
-            return Finding::unknown(id, "not all processes of the host are seen from here");
+            return Finding::unknown(id, "not all processes of the host are visible from here");
         };
         let has_queues = self.host.cards().any(|card| card.interrupts.len() > 1);
         let now = format!("runs ({})", process.pid);
@@ -310,10 +318,10 @@ impl Look<'_> {
         let (all, single): (Vec<_>, Vec<_>) = rows.iter().partition(|(protocol, _)| *protocol == "0003");
         if all.is_empty() {
             let (now, why) = match single.len() {
-                0 => ("none".to_owned(), "no program looks at packets beside the stack"),
+                0 => ("none".to_owned(), "no program receives packets beside the stack"),
                 n => (
                     format!("{n}, none for all"),
-                    "those that are there look at one protocol each and cost other packets nothing",
+                    "each receives one protocol and costs other packets nothing",
                 ),
             };
             return Finding::new(id, Status::Good, now, why);
@@ -321,14 +329,14 @@ impl Look<'_> {
         let inodes: Vec<u64> = all.iter().map(|(_, inode)| *inode).collect();
         let holders = self.host.processes.holding(self.root, &inodes);
         let who = if holders.is_empty() {
-            "a program that cannot be told from here (root sees more)".to_owned()
+            "an unknown program (root can identify it)".to_owned()
         } else {
             sentence(&holders)
         };
-        let mut lines = vec![format!("end it if it is not needed: {who}")];
+        let mut lines = vec![format!("stop it if it is not needed: {who}")];
         if holders.iter().any(|process| process.name.starts_with("dhc")) {
             lines.push(
-                "a DHCP client: dhclient -x ends it and keeps the address; then, for each address that it had, \
+                "a DHCP client: dhclient -x stops it and keeps the address; then, for each of its addresses, \
                  ip addr change ADDRESS/PREFIX dev IF valid_lft forever preferred_lft forever. Only where the address \
                  is static (as in most clouds)"
                     .into(),

@@ -62,7 +62,7 @@ impl Status {
             Status::ByHand => "by hand",
             Status::Optional => "optional",
             Status::Leave => "leave",
-            Status::OutOfReach => "no reach",
+            Status::OutOfReach => "no access",
             Status::Absent => "absent",
             Status::Unknown => "unknown",
         }
@@ -228,9 +228,9 @@ impl<'a> Look<'a> {
             return found;
         }
         let why = if self.host.service.is_local() {
-            "the service listens where only its own host reaches it: no card brings its packets"
+            "the service listens on loopback addresses only: no card receives its packets"
         } else {
-            "no network interface of the service is known: name it by --interface"
+            "no network interface of the service is known: select it with --interface"
         };
         vec![Finding::absent(id, why)]
     }
@@ -266,7 +266,7 @@ impl<'a> Look<'a> {
         match reading {
             Reading::Unknown(why) => Finding::unknown(id, format!("it cannot be read: {why}")),
             _ if path.starts_with("/proc/sys/net/") && self.host.place.initial_network.is_none() => {
-                Finding::unknown(id, "settings of the network are not seen from here")
+                Finding::unknown(id, "network settings are not visible from here")
             }
             _ => {
                 let why = self.host.place.missing(path);

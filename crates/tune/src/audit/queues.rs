@@ -37,7 +37,7 @@ impl Look<'_> {
             (Reading::Unknown(why), _) | (_, Reading::Unknown(why)) => {
                 return Finding::unknown(
                     id,
-                    format!("{} queues, but the driver was not asked: {why}", card.rx_queues),
+                    format!("{} queues, but the driver was not queried: {why}", card.rx_queues),
                 );
             }
             _ => {
@@ -69,7 +69,7 @@ impl Look<'_> {
         let queues = target("combined").max(target("rx"));
         let have = count(card.rx_queues, "queue");
         if cpus == 0 {
-            return Finding::unknown(id, "which CPUs are online cannot be told");
+            return Finding::unknown(id, "the online CPUs are not known");
         }
         if key.same(&now, &wanted) {
             return self.spread(card, have, queues, cpus);
@@ -130,18 +130,18 @@ impl Look<'_> {
     pub(super) fn irq_affinity(self, card: &Interface) -> Finding {
         let id = Id::IrqAffinity;
         if card.kind != Kind::Card {
-            return Finding::absent(id, "an interface of software has no interrupts");
+            return Finding::absent(id, "a software interface has no interrupts");
         }
         let receiving: Vec<&Cpus> = card.receiving().map(|one| &one.effective).collect();
         if receiving.is_empty() {
-            let why = "which interrupts serve the card's queues cannot be told by their names";
+            let why = "the names of the interrupts do not show which queues they serve";
             return Finding::unknown(id, why);
         }
         if receiving.len() != card.rx_queues {
             return Finding::unknown(
                 id,
                 format!(
-                    "{} for {} look like it",
+                    "{} found for {}",
                     count(receiving.len(), "interrupt"),
                     count(card.rx_queues, "queue")
                 ),
@@ -155,7 +155,7 @@ impl Look<'_> {
         let single: Cpus = receiving.iter().filter_map(|cpus| cpus.only()).collect();
         let all_single = receiving.iter().all(|cpus| cpus.only().is_some());
         if all_single && single.len() == fair && single.without(&self.host.usable).is_empty() {
-            let why = "each queue is served by one CPU, as few queues on each as can be";
+            let why = "each queue is served by one CPU, spread evenly";
             return Finding::new(id, Status::Good, now, why);
         }
         let files = card.interrupts.iter().filter_map(|one| {
@@ -197,16 +197,16 @@ impl Look<'_> {
             let none = vec![Cpus::default(); masks.len()];
             (
                 none,
-                "the card has a queue for each CPU: moving packets only costs",
+                "the card has a queue for each CPU: moving packets only adds cost",
             )
         } else if card.kind != Kind::Card {
-            let why = "packets of a software interface arrive on the sender's CPU, and which is busy it does not know";
+            let why = "packets of a software interface arrive on the sender's CPU, and the kernel does not know which is busy";
             return Finding::new(id, Status::Leave, now, why);
         } else if self.profile() == Profile::Throughput {
             let masks = (0..card.rx_queues).map(|queue| self.others(card, queue));
             (
                 masks.collect(),
-                "fewer queues than CPUs: the others can take a part of the work",
+                "fewer queues than CPUs: the others can share the work",
             )
         } else {
             let why = "fewer queues than CPUs; moving packets costs an interrupt between CPUs for each batch";
@@ -295,12 +295,12 @@ impl Look<'_> {
         if card.tx_queues < 2 {
             return Finding::absent(
                 id,
-                "the interface has one queue for leaving packets: there is nothing to choose",
+                "the interface has a single transmit queue: there is nothing to choose",
             );
         }
         let cpus: Vec<usize> = self.host.usable.iter().collect();
         if cpus.is_empty() {
-            return Finding::unknown(id, "which CPUs are online cannot be told");
+            return Finding::unknown(id, "the online CPUs are not known");
         }
         let served = |queue: usize| {
             let irq = card.receiving().find(|one| one.queue == queue);
@@ -338,7 +338,7 @@ impl Look<'_> {
         };
         match self.changes_to(files) {
             Ok(changes) if changes.is_empty() => {
-                Finding::new(id, Status::Good, now, "each CPU sends by its own queue")
+                Finding::new(id, Status::Good, now, "each CPU sends through its own queue")
             }
             Ok(changes) => Finding::new(
                 id,

@@ -26,7 +26,7 @@ impl Look<'_> {
             return Finding::new(id, Status::Good, now, why);
         }
         if self.profile() != Profile::Throughput {
-            return Finding::new(id, Status::Good, now, "nothing is gained by another");
+            return Finding::new(id, Status::Good, now, "another one brings no gain");
         }
         let available = self
             .root
@@ -35,7 +35,7 @@ impl Look<'_> {
         if !can {
             return Finding::new(id, Status::Leave, now, "reno is not available in this kernel");
         }
-        let why = "less to compute for each acknowledgement, on a local network alone; holds for all services of the host";
+        let why = "less to compute for each acknowledgement, on a local network alone; applies to all services of the host";
         match self.changes_to([(key, "reno".to_owned())]) {
             Ok(changes) => Finding::new(id, Status::Change, now, why)
                 .wanted("reno")
@@ -64,7 +64,7 @@ impl Look<'_> {
         }
         let now = names.join(", ");
         if self.profile() == Profile::Efficiency {
-            return Finding::new(id, Status::Leave, now, "saving power is what efficiency wants");
+            return Finding::new(id, Status::Leave, now, "the profile efficiency saves power");
         }
         let pairs = files
             .into_iter()
@@ -77,7 +77,7 @@ impl Look<'_> {
                 id,
                 Status::Change,
                 now,
-                "frequency follows load with delay, and figures with it",
+                "the frequency follows the load with a delay, and so do the figures",
             )
             .wanted("performance")
             .changes(changes),
@@ -105,7 +105,7 @@ impl Look<'_> {
         if !any {
             let why = match self.host.virtual_machine {
                 Some(true) => "a virtual machine: its host puts idle CPUs to sleep",
-                _ => "the kernel tells no states of sleep",
+                _ => "the kernel reports no idle states",
             };
             return Finding::absent(id, why);
         }
@@ -149,14 +149,16 @@ impl Look<'_> {
             None => most.to_string(),
         };
         if most >= ENOUGH && lost.unwrap_or(0) == 0 {
-            return Finding::new(id, Status::Good, now, "no connection was lost for want of room");
+            return Finding::new(id, Status::Good, now, "no connection was lost to a full queue");
         }
         let why = match lost {
             Some(lost) if lost > 0 => format!(
-                "{lost} connections were lost since the start for want of room; the service's own backlog must be as large"
+                "{lost} connections were lost to a full queue since the start; the service's own backlog must be as large"
             ),
-            _ => "a burst of new connections needs more room; the service's own backlog must be as large"
-                .into(),
+            _ => {
+                "a burst of new connections needs a longer queue; the service's own backlog must be as large"
+                    .into()
+            }
         };
         match self.changes_to(keys.map(|key| (key, BACKLOG.to_owned()))) {
             // What is larger stays.
@@ -168,8 +170,8 @@ impl Look<'_> {
                 } else {
                     Status::Change
                 };
-                let hand =
-                    "start the service with a backlog as large: of Ringmain --backlog 65535".to_owned();
+                let hand = "start the service with an equally large backlog: for Ringmain --backlog 65535"
+                    .to_owned();
                 Finding::new(id, status, now, why)
                     .wanted(BACKLOG)
                     .changes(changes)
@@ -198,7 +200,7 @@ impl Look<'_> {
             words.get(at + 1)?.parse::<u32>().ok()
         });
         if low <= 1024 && high >= 65_535 {
-            return Finding::new(id, Status::Good, now, "all ports that there are");
+            return Finding::new(id, Status::Good, now, "all available ports");
         }
         let why = match waiting {
             Some(waiting) => {
@@ -223,12 +225,7 @@ impl Look<'_> {
         match self.root.text(PATH) {
             Reading::Value(text) => {
                 let chosen = text.split(['[', ']']).nth(1).unwrap_or("unknown").to_owned();
-                Finding::new(
-                    id,
-                    Status::Leave,
-                    chosen,
-                    "no measurement shows what would be better",
-                )
+                Finding::new(id, Status::Leave, chosen, "no measurement shows a better value")
             }
             reading => self.without_value(id, PATH, reading),
         }
@@ -247,7 +244,7 @@ impl Look<'_> {
                 .ok()
         };
         let (Some(total), Some(free)) = (kib("SwapTotal"), kib("SwapFree")) else {
-            return Finding::unknown(id, "the kernel does not tell of swap");
+            return Finding::unknown(id, "the kernel does not report swap");
         };
         let used = total.saturating_sub(free) >> 10;
         match (total, used) {
@@ -257,7 +254,7 @@ impl Look<'_> {
                 id,
                 Status::ByHand,
                 format!("{used} MiB swapped"),
-                "the host has swapped: it lacks memory, which no other step mends",
+                "the host has swapped: it lacks memory, which no other step can fix",
             )
             .wanted("swap unused")
             .by_hand(["more memory, or fewer programs".to_owned()]),

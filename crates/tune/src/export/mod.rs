@@ -76,7 +76,11 @@ pub fn sysctl(plan: &[Planned]) -> String {
             if let Some(step) = title.take() {
                 let _ = writeln!(out, "\n# {}: {} (risk {})", step.name, step.title, step.risk);
             }
-            let _ = writeln!(out, "# it was {}\n{name} = {}", change.now, change.wanted);
+            let _ = writeln!(
+                out,
+                "# previous value: {}\n{name} = {}",
+                change.now, change.wanted
+            );
         }
     }
     if others > 0 {

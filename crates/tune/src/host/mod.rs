@@ -57,7 +57,7 @@ pub struct Host {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// The interface that was named is not there.
-    #[error("expected the name of a network interface; found `{name}`, but there are: {known}")]
+    #[error("expected the name of a network interface; found `{name}` (known: {known})")]
     NoInterface {
         /// The name.
         name: String,
@@ -65,11 +65,11 @@ pub enum HostError {
         known: String,
     },
     /// The process that was named is not there.
-    #[error("there is no process {0}, or it may not be seen from here")]
+    #[error("process {0} does not exist, or is not visible from here")]
     NoProcess(u32),
     /// Nobody listens on the port that was named.
     #[error(
-        "nobody listens on TCP port {0} in this network namespace: start the service first, or name it by --pid"
+        "no process listens on TCP port {0} in this network namespace: start the service first, or select it with --pid"
     )]
     NoListener(u16),
 }

@@ -104,7 +104,7 @@ impl Place {
     #[must_use]
     pub fn missing(&self, path: &str) -> String {
         if INITIAL_ONLY.contains(&path) && self.initial_network == Some(false) {
-            return "not reachable from this network namespace: it is the host's, set it there".into();
+            return "not reachable from this network namespace: set it on the host".into();
         }
         "this kernel or device has no such setting".into()
     }

@@ -32,16 +32,16 @@ pub(super) fn ensure_directory(path: &Path) -> Result<(), JournalError> {
     };
     let parents = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     if let Some(parents) = parents {
-        fs::create_dir_all(parents).map_err(failed("make the directory"))?;
+        fs::create_dir_all(parents).map_err(failed("create the directory"))?;
     }
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed("make the directory")(error)),
+        Err(error) => return Err(failed("create the directory")(error)),
     }
-    let link = fs::symlink_metadata(path).map_err(failed("look at"))?;
+    let link = fs::symlink_metadata(path).map_err(failed("inspect"))?;
     check_owner(path, &link)?;
-    let found = fs::metadata(path).map_err(failed("look at"))?;
+    let found = fs::metadata(path).map_err(failed("inspect"))?;
     if !found.is_dir() {
         return Err(untrusted(path, "it is not a directory".to_owned()));
     }
@@ -79,7 +79,7 @@ pub(super) fn open(path: &Path, options: &mut OpenOptions, what: &'static str) -
         },
     })?;
     let failed = |source| JournalError::File {
-        what: "look at",
+        what: "inspect",
         path: path.to_owned(),
         source,
     };

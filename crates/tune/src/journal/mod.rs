@@ -121,8 +121,8 @@ pub enum JournalError {
     #[error("another ringmain tune is changing this host (it holds {}): wait for it", .0.display())]
     Locked(PathBuf),
     /// Another user could have written the directory or a file in it.
-    #[error("{} is not trusted: {why}; a revert would write what it says. Look at it, then move it away or name another directory by \
-             --state", path.display())]
+    #[error("{} is not trusted: {why}; a revert would write its values. Inspect it, then move it away or select another \
+             directory with --state", path.display())]
     Untrusted {
         /// The directory or the file.
         path: PathBuf,
@@ -130,8 +130,8 @@ pub enum JournalError {
         why: String,
     },
     /// A record names a setting that no step changes.
-    #[error("{}: record {record} names {key}, which no step changes: somebody else has written it. Nothing was changed; look at it, \
-             then move it away", path.display())]
+    #[error("{}: record {record} names {key}, which no step changes: another program has written it. Nothing was changed; \
+             inspect it, then move it away", path.display())]
     ForeignKey {
         /// The journal.
         path: PathBuf,
@@ -141,7 +141,7 @@ pub enum JournalError {
         key: Key,
     },
     /// A line in the middle is no record.
-    #[error("{}, line {line}: expected a record of version {VERSION}, found {found}: what was changed is not known for sure; \
+    #[error("{}, line {line}: expected a record of version {VERSION}, found {found}: the changes are not known for certain; \
              compare by hand, then move the file away", path.display())]
     Corrupt {
         /// The journal.
@@ -156,10 +156,10 @@ pub enum JournalError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; make room there: nothing is changed that cannot be written down"
+            "; make room there: no setting is changed without a record"
         }
-        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or name another directory by --state",
-        io::ErrorKind::PermissionDenied => "; run it as root, or name a directory of yours by --state",
+        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or select another directory with --state",
+        io::ErrorKind::PermissionDenied => "; run it as root, or select your own directory with --state",
         _ => "",
     }
 }
@@ -305,7 +305,7 @@ impl Journal {
         let done = file.write_all(&line(&record)).and_then(|()| file.sync_all());
         done.and_then(|()| fs::rename(&aside, self.path()))
             .and_then(|()| sync(&self.directory))
-            .map_err(self.failed("begin"))?;
+            .map_err(self.failed("start"))?;
         self.file = Some(folder::open(&self.path(), File::options().append(true), "open")?);
         (self.boot, self.network) = (boot, network);
         Ok(())
@@ -320,7 +320,7 @@ impl Journal {
         debug_assert!(!matches!(&record, Record::Intend(intent) if !intent.key.is_changed_by_steps()));
         let failed = self.failed("write");
         let Some(file) = &mut self.file else {
-            return Err(failed(io::Error::other("it was not begun")));
+            return Err(failed(io::Error::other("it is not open")));
         };
         let length = file.metadata().map(|metadata| metadata.len());
         let written = file.write_all(&line(&record)).and_then(|()| file.sync_data());
@@ -350,7 +350,7 @@ impl Journal {
         let next = past.last().map_or(1, |last| last + 1);
         fs::rename(self.path(), history.join(format!("{next:08}.journal")))
             .and_then(|()| sync(&self.directory))
-            .map_err(self.failed("put away"))?;
+            .map_err(self.failed("archive"))?;
         let old = past.len().saturating_sub(limits::HISTORY - 1);
         for number in past.into_iter().take(old) {
             // An old journal that stays costs nothing but room.

@@ -179,13 +179,13 @@ fn obstacles(card: &Interface, found: &Locality) -> Vec<String> {
     let rows = &found.rows;
     if card.kind != Kind::Card {
         out.push(format!(
-            "{} is an interface of software: its packets come on their senders' CPUs",
+            "{} is a software interface: its packets arrive on their senders' CPUs",
             card.name
         ));
         return out;
     }
     if rows.iter().any(|row| row.interrupt.is_none()) {
-        out.push("which interrupts serve the queues cannot be told".into());
+        out.push("the interrupts of the queues are not known".into());
     }
     if !found.workers.is_empty() && rows.len() != found.workers.len() {
         out.push(format!(
@@ -310,7 +310,7 @@ fn drawn(locality: &Locality, row: &Row) -> String {
     let end = match worker {
         Some(worker) => format!("──▶ {}", told(worker)),
         None if locality.workers.is_empty() => "──▶ (name the service: --pid, --port)".to_owned(),
-        None => "─╳  no worker there".to_owned(),
+        None => "─╳  no worker".to_owned(),
     };
     let mut line = format!(
         "  rx-{:<4} {share:<8} ──▶ {interrupt:<11} {cpu:<13} {end}",

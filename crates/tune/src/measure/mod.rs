@@ -37,8 +37,8 @@ impl Verdict {
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Kept => "kept",
-            Verdict::Worse => "worse, taken back",
-            Verdict::Noise => "noise, taken back",
+            Verdict::Worse => "worse, reverted",
+            Verdict::Noise => "noise, reverted",
             Verdict::Failed { .. } => "failed",
         }
     }
@@ -129,7 +129,7 @@ pub fn text(ladder: &Ladder, style: Style) -> String {
     let kept: Vec<&str> = kept(ladder).map(|rung| rung.step.name()).collect();
     out.push('\n');
     if kept.is_empty() {
-        out.push_str("No step helps beyond noise here: the host is as it was.\n")
+        out.push_str("No step helps beyond noise here: the host is unchanged.\n")
     } else {
         let total = total(ladder);
         let _ = writeln!(
@@ -138,9 +138,7 @@ pub fn text(ladder: &Ladder, style: Style) -> String {
             kept.join(", "),
             (total - 1.0) * 100.0
         );
-        out.push_str(
-            "ringmain tune revert takes them back; ringmain tune export keeps them over restarts.\n",
-        );
+        out.push_str("ringmain tune revert reverts them; ringmain tune export keeps them across restarts.\n");
     }
     out
 }

@@ -65,7 +65,7 @@ fn a_coin_says_which_side_of_each_pair_is_first() {
 fn nothing_kept_is_said() {
     let mut ladder = ladder();
     ladder.rungs.retain(|rung| rung.verdict != Verdict::Kept);
-    assert!(text(&ladder, Style::Plain).contains("the host is as it was"));
+    assert!(text(&ladder, Style::Plain).contains("the host is unchanged"));
 }
 
 #[test]

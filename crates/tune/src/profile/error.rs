@@ -23,7 +23,8 @@ pub enum ProfileError {
     },
     /// More samples a second than the kernel takes.
     #[error(
-        "expected at most {most} samples a second, the sysctl kernel.perf_event_max_sample_rate; found {asked}: ask for fewer, or raise it"
+        "expected at most {most} samples a second, the sysctl kernel.perf_event_max_sample_rate; found {asked}: request fewer, \
+         or raise it"
     )]
     Frequency {
         /// As asked for.
@@ -32,7 +33,8 @@ pub enum ProfileError {
         most: u32,
     },
     /// More counters than one profile may have.
-    #[error("{threads} threads on {cpus} CPUs want {} counters, and {most} are possible: raise the limit of descriptors (ulimit -n), or name a process with fewer threads", threads * cpus)]
+    #[error("{threads} threads on {cpus} CPUs need {} counters, and {most} are possible: raise the limit of descriptors \
+             (ulimit -n), or name a process with fewer threads", threads * cpus)]
     Counters {
         /// Threads to attach to.
         threads: usize,
@@ -43,7 +45,8 @@ pub enum ProfileError {
     },
     /// No ring could be had.
     #[error(
-        "no memory for samples ({error}): raise the sysctl kernel.perf_event_mlock_kb or the limit of locked memory (ulimit -l), or run this by sudo"
+        "no memory for samples ({error}): raise the sysctl kernel.perf_event_mlock_kb or the limit of locked memory \
+         (ulimit -l), or run this with sudo"
     )]
     Ring {
         /// What the system said.
@@ -51,7 +54,8 @@ pub enum ProfileError {
     },
     /// Threads are started faster than they can be attached to.
     #[error(
-        "process {0} starts threads faster than they can be attached to: start it by `ringmain profile -- COMMAND`, which misses none"
+        "process {0} starts threads faster than they can be attached to: start it with `ringmain profile -- COMMAND`, which \
+         misses none"
     )]
     Restless(u32),
     /// The command could not be started.
@@ -63,11 +67,12 @@ pub enum ProfileError {
         error: io::Error,
     },
     /// Stacks cannot be had in the way asked for.
-    #[error("stacks of this architecture can be had by frame pointers only: drop `--stacks copy`")]
+    #[error("stacks of this architecture need frame pointers: drop `--stacks copy`")]
     Unwinding,
     /// Not a single sample.
     #[error(
-        "no sample was taken in {seconds:.1} s: {who} has used no CPU time (an idle server shows nothing: put a load on it, as by `ringmain bench`)"
+        "no sample was taken in {seconds:.1} s: {who} has used no CPU time (an idle server shows nothing: put a load on it, \
+         for example with `ringmain bench`)"
     )]
     Idle {
         /// Whom.

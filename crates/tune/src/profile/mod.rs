@@ -220,26 +220,28 @@ fn remarks(taken: &Taken, counts: &Counts) -> Vec<String> {
     remarks.extend(taken.no_kernel.clone());
     if counts.lost > 0 {
         remarks.push(format!(
-            "{} records found no room and are lost, mostly samples: ask for fewer by --frequency, or copy less by --stack-bytes",
+            "{} records were lost to a full buffer, mostly samples: request fewer with --frequency, or copy less with \
+             --stack-bytes",
             counts.lost
         ));
     }
     if counts.throttled > 0 {
         remarks.push(format!(
-            "the kernel took fewer samples than asked for, {} times: they cost more than kernel.perf_cpu_time_max_percent allows",
+            "the kernel took fewer samples than requested, {} times: they cost more than kernel.perf_cpu_time_max_percent allows",
             counts.throttled
         ));
     }
     let of_user = |part: u64| share(part, counts.user);
     if of_user(counts.cut) >= 1 {
         remarks.push(format!(
-            "{} % of the stacks are deeper than what was copied and lack their outer frames ([truncated]): copy more by --stack-bytes",
+            "{} % of the stacks are deeper than the copied part and lack their outer frames ([truncated]): copy more with \
+             --stack-bytes",
             of_user(counts.cut)
         ));
     }
     if of_user(counts.broken) >= 5 {
         remarks.push(format!(
-            "{} % of the stacks could not be followed to their beginning: code without .eh_frame and without frame pointers, such as \
+            "{} % of the stacks could not be unwound to their start: code without .eh_frame and without frame pointers, such as \
              hand-written assembly or code made at run time",
             of_user(counts.broken)
         ));
@@ -252,7 +254,10 @@ fn remarks(taken: &Taken, counts: &Counts) -> Vec<String> {
         ));
     }
     if counts.unread > 0 {
-        remarks.push(format!("{} records of the kernel made no sense", counts.unread));
+        remarks.push(format!(
+            "{} records of the kernel could not be parsed",
+            counts.unread
+        ));
     }
     if counts.samples < FEW {
         remarks.push(format!(

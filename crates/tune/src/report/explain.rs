@@ -25,19 +25,18 @@ pub fn explain(step: &Step, findings: &[Finding], style: Style) -> String {
         ("not when", step.not_when.to_owned()),
     ];
     rows.extend(step.gentler.map(|text| ("gentler", text.to_owned())));
-    rows.extend(
-        step.reboot
-            .then(|| ("restart", "it holds only after a restart of the host.".to_owned())),
-    );
+    rows.extend(step.reboot.then(|| {
+        (
+            "restart",
+            "the change takes effect after a restart of the host.".to_owned(),
+        )
+    }));
     rows.extend(
         step.accept
             .map(|accept| ("accept", format!("--accept {accept}: {}.", accept.meaning()))),
     );
     if step.optional {
-        rows.push((
-            "optional",
-            format!("it is only proposed with --step {}.", step.name),
-        ));
+        rows.push(("optional", format!("only proposed with --step {}.", step.name)));
     }
     for (name, text) in &rows {
         row(&mut out, name, text);

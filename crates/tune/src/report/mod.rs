@@ -85,7 +85,7 @@ pub fn head(host: &Host, wish: &Wish, style: Style) -> String {
         facts.push("a network namespace of its own".into());
     }
     if host.place.user.is_some_and(|user| user != 0) {
-        facts.push("as an ordinary user".into());
+        facts.push("unprivileged user".into());
     }
     let cards: Vec<String> = host.cards().map(card).collect();
     let cards = if !cards.is_empty() {
@@ -171,10 +171,10 @@ fn notes(out: &mut String, findings: &[Finding], style: Style) {
     for (status, title) in [
         (Status::Change, "Apply changes"),
         (Status::ByHand, "By hand"),
-        (Status::Held, "Held back: say --accept to have it"),
-        (Status::OutOfReach, "Out of reach from here"),
-        (Status::Optional, "Only if you name the step"),
-        (Status::Leave, "Better left alone"),
+        (Status::Held, "Held: only with --accept"),
+        (Status::OutOfReach, "Not accessible from here"),
+        (Status::Optional, "Optional: only with --step"),
+        (Status::Leave, "Better left unchanged"),
         (Status::Unknown, "Not known"),
     ] {
         let some: Vec<&Finding> = findings
@@ -244,11 +244,11 @@ fn entry(out: &mut String, name: &str, text: &str) {
 fn next(out: &mut String, findings: &[Finding], style: Style) {
     let _ = writeln!(out, "\n{}", style.bold("Next"));
     if findings.iter().any(|finding| finding.status == Status::Change) {
-        entry(out, "ringmain tune plan", "the writes that these changes come to");
+        entry(out, "ringmain tune plan", "lists the writes of these changes");
         entry(
             out,
             "ringmain tune apply",
-            "does them; ringmain tune revert takes them back",
+            "applies them; ringmain tune revert reverts them",
         );
     }
     let step = findings
@@ -258,12 +258,12 @@ fn next(out: &mut String, findings: &[Finding], style: Style) {
     entry(
         out,
         "--explain STEP",
-        &format!("what a step is and whose figures these are, such as --explain {name}"),
+        &format!("describes a step and the source of its figures, such as --explain {name}"),
     );
     entry(
         out,
         "",
-        "Gains are others' measurements on other hosts: ringmain tune measure finds yours.",
+        "Gains were measured by others on other hosts: ringmain tune measure measures this one.",
     );
 }
 

@@ -163,7 +163,7 @@ pub fn text(first: &Snapshot, second: &Snapshot, differences: &[Difference], sty
         );
     }
     if first.boot != second.boot {
-        out.push_str("The host was started anew between the two.\n");
+        out.push_str("The host was restarted between the two.\n");
     }
     for difference in differences {
         let _ = writeln!(out, "{}", style.bold(&difference.key.to_string()));

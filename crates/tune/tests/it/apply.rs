@@ -151,7 +151,7 @@ fn a_value_that_does_not_take_is_a_failure_that_says_so() {
         &state,
     );
     assert!(
-        applied.failed[0].1.contains("took 20000 and made 0 of it"),
+        applied.failed[0].1.contains("has 0 after 20000 was written"),
         "{applied:?}"
     );
     assert_eq!(image(&root), before);

@@ -424,7 +424,7 @@ fn settings_are_taken_back_on_a_full_disk_too() {
     assert!(matches!(error, ApplyError::Unnoted { .. }), "{error}");
     let error = error.to_string();
     assert!(
-        error.contains("No space left") && error.contains("as before all the same"),
+        error.contains("No space left") && error.contains("restored nevertheless"),
         "{error}"
     );
     assert_eq!(image(&root), before);

@@ -159,9 +159,9 @@ pub fn draw([before, after]: [&Folded; 2], names: [&str; 2]) -> String {
         });
     });
     let legend = vec![
-        (changed(0.1), "takes more of the time than before".to_owned()),
-        (changed(-0.1), "takes less".to_owned()),
-        (changed(0.0), "the same, but for chance".to_owned()),
+        (changed(0.1), "larger share than before".to_owned()),
+        (changed(-0.1), "smaller share than before".to_owned()),
+        (changed(0.0), "no change beyond chance".to_owned()),
     ];
     let subtitle = format!(
         "before: {} ({} samples), after: {} ({} samples); a box is as wide as the mean of both shares",

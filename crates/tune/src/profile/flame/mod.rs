@@ -85,7 +85,7 @@ pub fn draw(folded: &Folded, title: &str, subtitle: &str) -> String {
         legend,
         cells,
         narrow,
-        table: "Functions with the most samples: of their own, with all that they called",
+        table: "Functions with the most samples: own, and with called functions",
         rows: own
             .take(LISTED)
             .map(|function| table_row(function, total))

@@ -231,7 +231,7 @@ fn tree(pid: u32) -> Result<Vec<u32>, ProfileError> {
     if process::stat(pid).is_none_or(|stat| stat.ended) {
         return Err(ProfileError::NoProcess(pid));
     }
-    let doing = "cannot look at processes in /proc";
+    let doing = "cannot read processes in /proc";
     let all = process::all().map_err(|error| ProfileError::System { doing, error })?;
     let mut tree = vec![pid];
     let mut at = 0;

@@ -73,7 +73,7 @@ impl Rights {
                              outside of it"
                 .into(),
             Some(EPERM | EACCES) => self.missing(who),
-            _ => "nothing is known of this refusal; `dmesg` may say more".into(),
+            _ => "the cause of this refusal is not known; `dmesg` may show more".into(),
         }
     }
 
@@ -87,19 +87,20 @@ impl Rights {
         }
         if self.may_sample_all() {
             return format!(
-                "this process has CAP_PERFMON and may not look into {who} all the same (another user namespace, or a security \
+                "this process has CAP_PERFMON and may not inspect {who} nevertheless (another user namespace, or a security \
                  module such as SELinux, AppArmor or lockdown): profile from the host, as root"
             );
         }
         if level > 2 {
             return format!(
-                "kernel.perf_event_paranoid is {level}, which leaves sampling to CAP_PERFMON, and this process has not got that: run it \
-                 by sudo, or allow it until the next start of the host by `sudo sysctl kernel.perf_event_paranoid=2` (1: with the kernel)"
+                "kernel.perf_event_paranoid is {level}, which leaves sampling to CAP_PERFMON, and this process does not have \
+                 it: run it with sudo, or allow it until the next start of the host with `sudo sysctl \
+                 kernel.perf_event_paranoid=2` (1: with the kernel)"
             );
         }
         format!(
-            "{who} belongs to another user, or may not be looked into: run this by sudo, or give the program the rights by `sudo \
-             setcap cap_perfmon,cap_sys_ptrace,cap_syslog=ep ringmain`"
+            "{who} belongs to another user, or may not be inspected: run this with sudo, or give the program the rights with \
+             `sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog=ep ringmain`"
         )
     }
 
@@ -109,22 +110,22 @@ impl Rights {
             .paranoid
             .map_or_else(|| "not readable".into(), |level| level.to_string());
         format!(
-            "the kernel's part is missing: kernel.perf_event_paranoid is {level} and this process has not got CAP_PERFMON; run it by \
-             sudo, or allow it by `sudo sysctl kernel.perf_event_paranoid=1`"
+            "the kernel's part is missing: kernel.perf_event_paranoid is {level} and this process does not have CAP_PERFMON; \
+             run it with sudo, or allow it with `sudo sysctl kernel.perf_event_paranoid=1`"
         )
     }
 
     /// Why the kernel's functions have no names, and what to do.
     pub(super) fn no_kernel_names(&self) -> String {
         match self.kptr_restrict {
-            Some(2..) => "the kernel's functions have no names: kernel.kptr_restrict is 2, which hides their addresses from everybody; \
-                          show them by `sudo sysctl kernel.kptr_restrict=1`"
+            Some(2..) => "the kernel's functions have no names: kernel.kptr_restrict is 2, which hides their addresses from \
+                          all users; show them with `sudo sysctl kernel.kptr_restrict=1`"
                 .into(),
             _ if self.has(CAP_SYSLOG) => "the kernel's functions have no names: /proc/kallsyms shows none in this container or on this \
                                           kernel (CONFIG_KALLSYMS); profile from the host"
                 .into(),
-            _ => "the kernel's functions have no names: /proc/kallsyms hides their addresses without CAP_SYSLOG; run this by sudo, or \
-                  allow it by `sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`"
+            _ => "the kernel's functions have no names: /proc/kallsyms hides their addresses without CAP_SYSLOG; run this with \
+                  sudo, or allow it with `sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`"
                 .into(),
         }
     }

@@ -33,7 +33,7 @@ fn a_refusal_names_what_is_missing() {
         (EPERM, rights(2, 0, false), "process 7 belongs to another user"),
         (EACCES, rights(2, perfmon, false), "SELinux"),
         (ENOSYS, rights(2, 0, false), "CONFIG_PERF_EVENTS"),
-        (5, rights(2, 0, false), "nothing is known"),
+        (5, rights(2, 0, false), "is not known"),
     ];
     for (errno, rights, expected) in table {
         let said = rights.refused(&io::Error::from_raw_os_error(errno), "process 7");

@@ -32,7 +32,7 @@ fn facts() -> Facts {
         lost: 3,
         threads: vec![("worker-0".into(), 600), ("worker-1".into(), 400)],
         remarks: vec![
-            "3 records found no room and are lost, mostly samples: ask for fewer by --frequency".into(),
+            "3 records were lost to a full buffer, mostly samples: request fewer with --frequency".into(),
         ],
     }
 }
@@ -78,7 +78,7 @@ fn suspects_that_cannot_be_seen_are_not_said_to_be_absent() {
     for (kernel, expected) in [
         (KernelView::Named, "none has as much as"),
         (KernelView::Nameless, "its functions have no names"),
-        (KernelView::Nothing, "it is not seen"),
+        (KernelView::Nothing, "it is not visible"),
     ] {
         let text = super::profile_text(&summary, Some(&Facts { kernel, ..facts() }));
         assert!(text.contains(expected), "{text}");
@@ -117,7 +117,7 @@ fn no_difference_is_told() {
     let one = Folded::parse(STACKS).unwrap();
     let text = super::difference_text(&compare(&one, &one), ["a", "b"]);
     assert!(
-        text.contains("\nUsual suspects\n  none of 1 has changed by more than"),
+        text.contains("\nKnown costs\n  none of 1 has changed by more than"),
         "{text}"
     );
     assert!(!text.contains("before   after"), "{text}");

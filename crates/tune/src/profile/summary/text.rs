@@ -50,7 +50,7 @@ fn taken(out: &mut String, facts: &Facts) {
     let clock = match facts.clock {
         Clock::Cycles => "CPU cycles",
         Clock::Timer => {
-            "the kernel's timer (no hardware counter here; time with interrupts off shows where they go on again)"
+            "the kernel's timer (no hardware counter here; time with interrupts off is attributed to the code that enables them)"
         }
     };
     let stacks = match facts.stacks {
@@ -108,14 +108,14 @@ fn suspects(out: &mut String, summary: &Summary, kernel: KernelView) {
         .iter()
         .filter(|found| found.samples as f64 >= LEAST * summary.total as f64);
     let listed: Vec<_> = listed.collect();
-    out.push_str("\nUsual suspects (shares overlap)\n");
+    out.push_str("\nKnown costs (shares overlap)\n");
     match kernel {
         KernelView::Named => {}
         KernelView::Nameless => {
-            out.push_str("  those in the kernel cannot be told: its functions have no names (see the note)\n")
+            out.push_str("  those in the kernel are not known: its functions have no names (see the note)\n")
         }
         KernelView::Nothing => {
-            out.push_str("  those in the kernel cannot be told: it is not seen (see the note)\n")
+            out.push_str("  those in the kernel are not known: it is not visible (see the note)\n")
         }
     }
     if listed.is_empty() && kernel == KernelView::Named {
@@ -172,7 +172,7 @@ pub fn difference(difference: &Difference, names: [&str; 2]) -> String {
     );
     for (title, changes) in [
         ("Functions (shares of their own time)", &difference.functions),
-        ("Usual suspects", &difference.suspects),
+        ("Known costs", &difference.suspects),
     ] {
         let real: Vec<&Change> = changes.iter().filter(|change| change.beyond_chance).collect();
         if real.is_empty() {

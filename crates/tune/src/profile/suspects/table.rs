@@ -71,7 +71,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "seccomp",
         title: "seccomp filters",
-        remedy: "a narrower profile whose filter is short (the kernel remembers what is always allowed since 5.11), rather than none",
+        remedy: "a narrower profile whose filter is short (since 5.11 the kernel caches the calls that are always allowed), \
+               rather than none",
         steps: &[Id::Seccomp],
         side: Kernel,
         functions: &["__seccomp_filter", "seccomp_run_filters", "__secure_computing"],
@@ -81,8 +82,9 @@ pub const SUSPECTS: &[Suspect] = &[
     },
     Suspect {
         key: "packet-sockets",
-        title: "packet sockets that get a copy of each packet",
-        remedy: "end what listens to all packets (/proc/net/packet lists it: a DHCP client, LLDP, tcpdump, an agent), or give it a filter",
+        title: "packet sockets that receive a copy of each packet",
+        remedy: "stop programs that receive all packets (/proc/net/packet lists them: a DHCP client, LLDP, tcpdump, an agent), \
+               or give them a filter",
         steps: &[Id::PacketSockets],
         side: Kernel,
         functions: &["packet_rcv*", "tpacket_rcv"],
@@ -105,7 +107,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "locks",
         title: "waiting for locks of the kernel",
-        remedy: "the function outside of it in the graph says which: fewer threads on one socket, epoll or ring; a listener for each worker",
+        remedy: "the calling function in the graph shows the lock: fewer threads on one socket, epoll or ring; a listener for \
+               each worker",
         steps: &[Id::Application],
         side: Kernel,
         functions: &[
@@ -126,8 +129,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "mitigations",
         title: "mitigations of CPU faults (retpolines, return thunks, barriers)",
-        remedy: "a CPU or kernel that needs fewer (/sys/devices/system/cpu/vulnerabilities says which are at work); turning them off \
-               (mitigations=off) is for hosts that run nothing of others'",
+        remedy: "a CPU or kernel that needs fewer (/sys/devices/system/cpu/vulnerabilities lists the active ones); turning \
+               them off (mitigations=off) is for hosts that run no foreign code",
         steps: &[Id::Mitigations],
         side: Kernel,
         functions: &[
@@ -150,7 +153,7 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "probes",
         title: "tracing and BPF programs",
-        remedy: "end the tracers and agents that put them there (`bpftool prog`, /sys/kernel/tracing), or narrow what they look at",
+        remedy: "stop the tracers and agents that attached them (`bpftool prog`, /sys/kernel/tracing), or narrow their events",
         steps: &[],
         side: Kernel,
         functions: &[
@@ -171,8 +174,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "copies",
         title: "copies between the program and the kernel",
-        remedy: "for large bodies sending without copying (`--zero-copy`) on real devices, sendfile for files, splice for proxies; for small \
-               ones it is the work itself",
+        remedy: "for large bodies zero-copy sending (`--zero-copy`) on real devices, sendfile for files, splice for proxies; \
+               for small ones the copy is necessary",
         steps: &[],
         side: Kernel,
         functions: &[
@@ -197,7 +200,7 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "wake-ups",
         title: "waking and switching threads (scheduler, futex)",
-        remedy: "a worker for each CPU, pinned, that hands nothing over to others; busy polling while the load is high",
+        remedy: "a worker for each CPU, pinned, without hand-over between threads; busy polling while the load is high",
         steps: &[Id::Application, Id::BusyPoll],
         side: Kernel,
         functions: &[
@@ -218,7 +221,7 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "page-faults",
         title: "page faults",
-        remedy: "memory that is kept and used again rather than given back, huge pages for large heaps; at the start alone it is no trouble",
+        remedy: "memory that is reused instead of released, huge pages for large heaps; harmless at the start",
         steps: &[],
         side: Kernel,
         functions: &[
@@ -236,8 +239,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "softirq",
         title: "packets received and sent in interrupts (softirq)",
-        remedy: "locality: each queue's interrupt on the CPU of the worker that serves its connections, and moderated interrupts; over \
-               loopback it is the other end's work",
+        remedy: "locality: each queue's interrupt on the CPU of the worker that serves its connections, and moderated \
+               interrupts; over loopback it includes the work of the peer",
         steps: &[Id::IrqAffinity, Id::Moderation],
         side: Kernel,
         functions: &[
@@ -254,9 +257,9 @@ pub const SUSPECTS: &[Suspect] = &[
     },
     Suspect {
         key: "clock",
-        title: "asking the time by system calls",
-        remedy: "a clock source that programs can read themselves: `cat /sys/devices/system/clocksource/clocksource0/current_clocksource` should \
-               say tsc (or kvm-clock, arch_sys_counter)",
+        title: "reading the clock by system calls",
+        remedy: "a clock source that programs can read themselves: `cat \
+               /sys/devices/system/clocksource/clocksource0/current_clocksource` should be tsc (or kvm-clock, arch_sys_counter)",
         steps: &[],
         side: Kernel,
         functions: &[
@@ -271,7 +274,7 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "allocation",
         title: "allocating and freeing memory in the program",
-        remedy: "buffers that are used again, or another allocator; the functions outside of it in the graph say who allocates",
+        remedy: "reused buffers, or another allocator; the calling functions in the graph show the source",
         steps: &[],
         side: User,
         functions: &[
