@@ -493,7 +493,7 @@ fn shared_cpus() {
     assert!(
         doubt
             .message
-            .starts_with("client and server may both run on CPU 1, 2: each"),
+            .starts_with("client and server may both run on CPU 1, 2: they compete"),
         "{}",
         doubt.message
     );
