@@ -155,16 +155,16 @@ impl OutlierRecord {
         if now.saturating_sub(interval_start) < length && interval_start != 0 {
             return;
         }
-        let is_current = self.interval_started.compare_exchange(
+        let exchanged = self.interval_started.compare_exchange(
             interval_start,
             now.max(1),
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        if is_current.is_ok() {
+        if exchanged.is_ok() {
             let total = self.total.swap(0, Ordering::Relaxed);
-            let is_failure = self.failed.swap(0, Ordering::Relaxed);
-            if u64::from(is_failure) * 100 < u64::from(percent) * u64::from(total) {
+            let failed = self.failed.swap(0, Ordering::Relaxed);
+            if u64::from(failed) * 100 < u64::from(percent) * u64::from(total) {
                 self.reset();
             }
         }
@@ -196,10 +196,10 @@ impl OutlierRecord {
             .saturating_mul(1 << times)
             .min(rules.max_ejected_time);
         let end = now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-        let is_current =
-            self.ejected_until
-                .compare_exchange(until, end, Ordering::Relaxed, Ordering::Relaxed);
-        if is_current.is_ok() {
+        let exchanged = self
+            .ejected_until
+            .compare_exchange(until, end, Ordering::Relaxed, Ordering::Relaxed);
+        if exchanged.is_ok() {
             self.ejections.fetch_add(1, Ordering::Relaxed);
             let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
             self.reason.store(reason.packed(), Ordering::Relaxed);
@@ -208,7 +208,7 @@ impl OutlierRecord {
             self.total.store(0, Ordering::Relaxed);
             self.failed.store(0, Ordering::Relaxed);
         }
-        is_current.is_ok()
+        exchanged.is_ok()
     }
 }
 

@@ -92,7 +92,7 @@ impl UpstreamState {
         let held = table.clients.get(&holder).copied().unwrap_or_default();
         if held >= limits.per_client || limits.total.is_some_and(|all| table.total >= all) {
             // The list includes wakers of finished requests: at the limit all are woken, and those that still wait register again.
-            let is_over_limit = if table.waiting.len() < limits::SHARE_WAKERS {
+            let woken = if table.waiting.len() < limits::SHARE_WAKERS {
                 Vec::new()
             } else {
                 std::mem::take(&mut table.waiting)
@@ -100,7 +100,7 @@ impl UpstreamState {
             if !table.waiting.iter().any(|other| other.will_wake(waker)) {
                 table.waiting.push(waker.clone());
             }
-            is_over_limit.into_iter().for_each(Waker::wake);
+            woken.into_iter().for_each(Waker::wake);
             return None;
         }
         table.clients.insert(holder, held + 1);

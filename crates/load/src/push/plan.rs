@@ -47,7 +47,7 @@ pub struct Plan {
     pub conflated: Option<Duration>,
     /// The share of clients that read slowly, 0 to 1.
     pub slow: f64,
-    /// What share of the required rate those read.
+    /// The rate at which those read, as a share of the required rate.
     pub slow_pace: f64,
     /// Clients that begin to connect in a second; `None`: as fast as it goes.
     pub connect_rate: Option<f64>,
