@@ -43,8 +43,8 @@ pub struct ConfigWatcher {
 #[derive(Debug)]
 struct WatchContext {
     wakeup: Event,
-    /// Requested reloads that have not started.
-    requests: Mutex<Vec<Reload>>,
+    /// A requested reload that has not started.
+    request: Mutex<Option<Reload>>,
     is_stopping: AtomicBool,
     succeeded: AtomicU64,
     failed: AtomicU64,
@@ -115,7 +115,7 @@ impl ConfigWatcher {
         let cluster = cluster.map(|settings| Cluster::start(settings, Arc::clone(&merger)));
         let context = Arc::new(WatchContext {
             wakeup: Event::new()?,
-            requests: Mutex::default(),
+            request: Mutex::default(),
             is_stopping: AtomicBool::new(false),
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -163,11 +163,8 @@ impl ConfigWatcher {
 
     /// As [`ConfigWatcher::reload`], for a reload that was reported to the service manager before.
     pub fn reload_as(&self, request: Reload) {
-        let requests = &self.context.requests;
-        requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(request);
+        // One that has not started yet covers this one.
+        self.context.lock_request().get_or_insert(request);
         self.context.wakeup.signal();
     }
 
@@ -217,8 +214,12 @@ impl Drop for ConfigWatcher {
 }
 
 impl WatchContext {
-    fn take_requests(&self) -> Vec<Reload> {
-        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock_request(&self) -> MutexGuard<'_, Option<Reload>> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_request(&self) -> Option<Reload> {
+        self.lock_request().take()
     }
 
     fn lock_status(&self) -> MutexGuard<'_, ConfigStatus> {
@@ -253,8 +254,8 @@ enum WakeReason {
     TimedOut,
     /// A watched file has changed.
     Changed,
-    /// Reloads were requested.
-    Requested(Vec<Reload>),
+    /// A reload was requested.
+    Requested(Reload),
     /// The thread is to end.
     Stopped,
 }
@@ -273,17 +274,19 @@ impl WatchThread {
             }
         };
         // The file was not watched since it was first read; and the memory of that reading is not needed any more.
-        self.debounce(&mut watcher, Vec::new());
+        self.debounce(&mut watcher, None);
         memory::give_back();
         loop {
             match self.wait_for_wakeup(&mut watcher, None) {
                 Ok(WakeReason::Stopped) => return,
                 Ok(WakeReason::TimedOut) => {}
-                Ok(WakeReason::Changed) => self.debounce(&mut watcher, Vec::new()),
-                Ok(WakeReason::Requested(requests)) => self.debounce(&mut watcher, requests),
+                Ok(WakeReason::Changed) => self.debounce(&mut watcher, None),
+                Ok(WakeReason::Requested(request)) => self.debounce(&mut watcher, Some(request)),
                 Err(error) => {
-                    log::error!("the configuration is no longer watched for changes: {error}");
-                    return;
+                    log::error!(
+                        "the configuration is no longer watched for changes: {error}; send SIGHUP after a change"
+                    );
+                    return self.run_without_inotify();
                 }
             }
         }
@@ -293,16 +296,16 @@ impl WatchThread {
     fn run_without_inotify(mut self) {
         let context = Arc::clone(&self.context);
         while context.wakeup.wait().is_ok() {
-            let mut requests = Vec::new();
+            let mut request = None;
             loop {
                 if context.is_stopping.load(Ordering::Acquire) {
                     return;
                 }
-                requests.extend(context.take_requests());
+                request = request.or(context.take_request());
                 let read = file::read(&self.path);
                 let debounced = context.wakeup.wait_for(limits::DEBOUNCE);
                 if debounced.is_ok_and(|again| !again) && fingerprint_of(&read).is_unchanged(&self.path) {
-                    self.apply_reading(read, requests);
+                    self.apply_reading(read, request);
                     break;
                 }
             }
@@ -319,9 +322,8 @@ impl WatchThread {
                     return Ok(WakeReason::Stopped);
                 }
                 Woken::Bell => {
-                    let requests = self.context.take_requests();
-                    if !requests.is_empty() {
-                        return Ok(WakeReason::Requested(requests));
+                    if let Some(request) = self.context.take_request() {
+                        return Ok(WakeReason::Requested(request));
                     }
                 }
                 // On an error any file may have changed.
@@ -333,8 +335,8 @@ impl WatchThread {
     }
 
     /// Waits until the files have been unchanged for the debounce time and none is being written, then applies them if their
-    /// contents differ from the previous reading, or there are `requests`. A partially written file is never applied.
-    fn debounce(&mut self, watcher: &mut Watcher, mut requests: Vec<Reload>) {
+    /// contents differ from the previous reading, or there is a `request`. A partially written file is never applied.
+    fn debounce(&mut self, watcher: &mut Watcher, mut request: Option<Reload>) {
         loop {
             // Unread events may report a file that is being written.
             let _ = watcher.has_changed();
@@ -351,7 +353,7 @@ impl WatchThread {
                 reason
             } else {
                 self.watch_paths(watcher, &self.fingerprint);
-                if requests.is_empty() && file::matches_disk(&self.path, &self.fingerprint) {
+                if request.is_none() && file::matches_disk(&self.path, &self.fingerprint) {
                     return;
                 }
                 let read = file::read(&self.path);
@@ -360,13 +362,13 @@ impl WatchThread {
                 let is_quiet =
                     matches!(reason, Ok(WakeReason::TimedOut)) && watcher.being_written().is_none();
                 if is_quiet && fingerprint_of(&read).is_unchanged(&self.path) {
-                    self.apply_reading(read, requests);
+                    self.apply_reading(read, request);
                     return;
                 }
                 reason
             };
             match reason {
-                Ok(WakeReason::Requested(more)) => requests.extend(more),
+                Ok(WakeReason::Requested(later)) => request = request.or(Some(later)),
                 Ok(WakeReason::Changed | WakeReason::TimedOut) => {}
                 // The caller reports the error.
                 Ok(WakeReason::Stopped) => return self.context.wakeup.signal(),
@@ -382,20 +384,18 @@ impl WatchThread {
         }
     }
 
-    /// Applies a stable reading if it differs from the previous one, or there are `requests`.
-    fn apply_reading(&mut self, read: Result<LoadedFile, Box<UnreadableFile>>, mut requests: Vec<Reload>) {
+    /// Applies a stable reading if it differs from the previous one, or there is a `request`.
+    fn apply_reading(&mut self, read: Result<LoadedFile, Box<UnreadableFile>>, request: Option<Reload>) {
         let fingerprint = match &read {
             Ok(reading) => reading.fingerprint.clone(),
             Err(unreadable) => unreadable.fingerprint.clone().merged_with(&self.fingerprint),
         };
         let is_same = fingerprint.has_same_contents(&self.fingerprint);
         self.fingerprint = fingerprint;
-        if requests.is_empty() {
-            if is_same {
-                return;
-            }
-            requests.push(Reload::begin());
+        if request.is_none() && is_same {
+            return;
         }
+        let reload = request.unwrap_or_else(Reload::begin);
         let status = match read {
             Ok(LoadedFile { loaded, text, .. }) => {
                 let status = self.apply_config(loaded, text);
@@ -409,9 +409,7 @@ impl WatchThread {
                 format!("Keeping the previous configuration: {unreadable}")
             }
         };
-        for reload in requests {
-            reload.finish(&status);
-        }
+        reload.finish(&status);
     }
 
     /// Records that the file was rejected: its errors, or the reason why it could not be read.

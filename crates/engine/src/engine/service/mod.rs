@@ -170,25 +170,24 @@ impl Service {
 
     /// Graceful shutdown has started, with this many open connections.
     pub(super) fn stopping(&self, connections: u32) {
-        let mut progress = self.lock();
-        if progress.phase == Phase::Ended {
-            return;
-        }
-        progress.phase = Phase::Ended;
         let status = status_line(&format!("Shutting down, connections still open: {connections}"));
-        self.send(&format!("STOPPING=1{status}"));
+        self.end(&format!("STOPPING=1{status}"));
     }
 
     /// A process has taken over the listeners.
     pub(super) fn replaced_by(&self, pid: u32) {
-        let mut progress = self.lock();
-        if progress.phase == Phase::Ended {
-            return;
-        }
-        progress.phase = Phase::Ended;
         let status = status_line(&format!("Process {pid} has taken over the listeners"));
         let ping = self.ping_line();
-        self.send(&format!("MAINPID={pid}{status}{ping}"));
+        self.end(&format!("MAINPID={pid}{status}{ping}"));
+    }
+
+    /// Sends the last message.
+    fn end(&self, message: &str) {
+        let mut progress = self.lock();
+        if progress.phase != Phase::Ended {
+            progress.phase = Phase::Ended;
+            self.send(message);
+        }
     }
 
     /// The upgrade has failed, and this process continues to serve.
