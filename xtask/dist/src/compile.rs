@@ -1,6 +1,9 @@
 //! The build of the program for a target.
 
 use std::env;
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +16,9 @@ pub(crate) const FEATURES: &str = "brokers,kubernetes";
 
 /// Flags for rustc. Debuggers find the separate symbols by the build ID, which zig's linker adds on request only.
 pub(crate) const FLAGS: &str = "-Clink-arg=-Wl,--build-id=sha1";
+
+/// The folder that zig compiles its libraries in. Line tables of these contain its path, so it is the same on every machine.
+const ZIG_CACHE: &str = "/var/tmp/ringmain-zig-cache";
 
 /// Builds the program, and returns its path. `profile_data` is a profile of the program's work for this target.
 pub(crate) fn build(
@@ -44,6 +50,9 @@ pub(crate) fn build(
     build.current_dir(&release.root);
     build.env("PATH", paths.map_err(|error| format!("PATH: {error}"))?);
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", python);
+    own_folder(Path::new(ZIG_CACHE))?;
+    build.env("ZIG_GLOBAL_CACHE_DIR", ZIG_CACHE);
+    build.env("ZIG_LOCAL_CACHE_DIR", ZIG_CACHE);
     build.env("SOURCE_DATE_EPOCH", release.time.to_string());
     build.env("CARGO_INCREMENTAL", "0");
     build.env("RUSTFLAGS", flags);
@@ -76,6 +85,25 @@ pub(crate) fn private_paths(root: &Path) -> Vec<String> {
             .map(|home| format!("{home}/")),
     );
     paths
+}
+
+/// Creates a folder in a place that all users share, or checks that it is this user's alone.
+pub(crate) fn own_folder(path: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cannot use the folder {}: {error}", path.display());
+    match DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let found = fs::symlink_metadata(path).map_err(failed)?;
+    let user = fs::metadata("/proc/self").map_err(failed)?.uid();
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o022 != 0 {
+        return Err(format!(
+            "expected {} to be a folder that only this user may write to: delete it",
+            path.display()
+        ));
+    }
+    Ok(())
 }
 
 fn cargo_home() -> PathBuf {

@@ -115,9 +115,14 @@ pub(crate) fn check(target: &Target, facts: &Facts) -> Result<(), String> {
     }
 }
 
-/// Returns the first of these texts that the program contains: paths of the building machine do not belong into it.
-pub(crate) fn find_text<'a>(bytes: &[u8], texts: &'a [String]) -> Option<&'a str> {
-    let mut texts = texts.iter().filter(|text| !text.is_empty());
-    let found = texts.find(|text| memmem::find(bytes, text.as_bytes()).is_some());
+/// Returns the first of these paths that the program contains: paths of the building machine do not belong into it. A path that
+/// is the end of a longer one, as `/root/` in `src/root/`, does not count.
+pub(crate) fn find_path<'a>(bytes: &[u8], paths: &'a [String]) -> Option<&'a str> {
+    let starts_here = |at: usize| {
+        let before = at.checked_sub(1).map(|before| bytes[before]);
+        !before.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    let mut paths = paths.iter().filter(|path| !path.is_empty());
+    let found = paths.find(|path| memmem::find_iter(bytes, path.as_bytes()).any(starts_here));
     found.map(String::as_str)
 }

@@ -124,7 +124,7 @@ fn build_program(
     elf::check(target, &facts)?;
     if given.is_none() {
         let bytes = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        if let Some(found) = elf::find_text(&bytes, &compile::private_paths(&release.root)) {
+        if let Some(found) = elf::find_path(&bytes, &compile::private_paths(&release.root)) {
             return Err(format!(
                 "the program for {} contains the path {found} of this machine",
                 target.triple

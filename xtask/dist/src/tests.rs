@@ -1,6 +1,8 @@
 //! Tests of the pure parts: archives, versions, the ELF requirements, the image, and the list of libraries.
 
+use std::fs;
 use std::io::Read;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use ringmain_testkit::folder::Folder;
 
@@ -8,7 +10,8 @@ use crate::archive::{Entry, gzip, tar, xz};
 use crate::args::Request;
 use crate::check::differences;
 use crate::checksums::{sha256, sums};
-use crate::elf::{Facts, check, find_text, glibc_version};
+use crate::compile::own_folder;
+use crate::elf::{Facts, check, find_path, glibc_version};
 use crate::package::Files;
 use crate::release::{Release, rfc3339, workspace_version};
 use crate::sbom::{checksums, parse_tree};
@@ -205,10 +208,33 @@ fn the_facts_of_this_test_program_are_read() {
 fn paths_of_the_building_machine_are_found() {
     let paths = ["/home/builder/".to_owned(), String::new()];
     assert_eq!(
-        find_text(b"at /home/builder/src/main.rs:1", &paths),
+        find_path(b"at /home/builder/src/main.rs:1", &paths),
         Some("/home/builder/")
     );
-    assert_eq!(find_text(b"at /ringmain/src/main.rs:1", &paths), None);
+    assert_eq!(find_path(b"at /ringmain/src/main.rs:1", &paths), None);
+    // A folder of the sources may have the name of a home.
+    assert_eq!(find_path(b"/ringmain/home/builder/live.rs", &paths), None);
+    assert_eq!(find_path(b"/home/builder/", &paths), Some("/home/builder/"));
+    assert_eq!(
+        find_path(b"my/home/builder/a and \0/home/builder/b", &paths),
+        Some("/home/builder/")
+    );
+}
+
+#[test]
+fn the_cache_of_zig_is_a_folder_of_this_user() {
+    let folder = Folder::new();
+    let cache = folder.join("zig");
+    own_folder(&cache).unwrap();
+    assert_eq!(fs::metadata(&cache).unwrap().permissions().mode() & 0o777, 0o700);
+    own_folder(&cache).unwrap();
+
+    fs::set_permissions(&cache, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = own_folder(&cache).unwrap_err();
+    assert!(error.contains("that only this user may write to"), "{error}");
+    let link = folder.join("link");
+    symlink(folder.path(), &link).unwrap();
+    assert!(own_folder(&link).is_err());
 }
 
 #[test]
