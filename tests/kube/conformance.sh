@@ -1,10 +1,11 @@
 #!/bin/bash
 # The conformance suite of the Gateway API against a real API server: no test may fail or be skipped, in runs of at most 150 s.
 #
-#   RINGMAIN_KUBE_RIG=FOLDER tests/kube/conformance.sh BINARY [SCRIPT...]
+#   RINGMAIN_KUBE_RIG=FOLDER [REPORT=FILE] tests/kube/conformance.sh BINARY [SCRIPT...]
 #
 # Each SCRIPT starts the gateway of one run; without any there are three runs, during the second of which the leader is killed. FOLDER has
-# `conformance.sh`, `down.sh` and `expect/four-profiles.txt`, the names of the tests of these profiles.
+# `conformance.sh`, `down.sh` and `expect/five-profiles.txt`, the names of the tests of these profiles. REPORT is written by the last run:
+# the file that the project of the Gateway API publishes.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 rig=${RINGMAIN_KUBE_RIG:?the folder of a rig with conformance.sh and down.sh}
@@ -13,10 +14,13 @@ shift
 [ $# -gt 0 ] || set -- gateway.sh replicas.sh gateway.sh
 export RINGMAIN RIG_NAME=${RIG_NAME:-ringmain-conformance-$$}
 out=$(mktemp -d)
+# What the report says of the project.
+identity=(-organization ringmain -project ringmain -url https://github.com/ringmain/ringmain -version "v$("$RINGMAIN" --version | awk 'NR == 1 {print $2}')"
+	-contact https://github.com/ringmain/ringmain/issues)
 trap '"$rig/down.sh" >/dev/null; rm -rf "$out"' EXIT
 for script in "$@"; do
-	"$rig/conformance.sh" --gateway "$here/$script" --profiles GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP \
-		--expect "$rig/expect/four-profiles.txt" --out "$out" | tee "$out/run.log"
+	"$rig/conformance.sh" --gateway "$here/$script" --profiles GATEWAY-HTTP,GATEWAY-GRPC,GATEWAY-TLS,GATEWAY-TCP,GATEWAY-UDP \
+		--expect "$rig/expect/five-profiles.txt" --out "$out" -- "${identity[@]}" | tee "$out/run.log"
 	seconds=$(sed -nE 's/.*suite ended with [0-9]+ after ([0-9]+) s.*/\1/p' "$out/run.log")
 	# Tests of other profiles are skipped; --expect has made sure that none of these was.
 	if grep '^FAIL' "$out/results.tsv"; then
@@ -34,3 +38,4 @@ for script in "$@"; do
 	fi
 	echo "ok $script ($(grep -c '^PASS' "$out/results.tsv") tests, $seconds s)"
 done
+[ -z "${REPORT:-}" ] || cp "$out/report.yaml" "$REPORT"

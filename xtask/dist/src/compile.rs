@@ -3,13 +3,13 @@
 use std::env;
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::release::{Release, output, run};
 use crate::target::Target;
-use crate::tools::Tools;
+use crate::tools::{Tools, Zig};
 
 /// Optional parts of the program that packages have.
 pub(crate) const FEATURES: &str = "brokers,kubernetes";
@@ -17,8 +17,9 @@ pub(crate) const FEATURES: &str = "brokers,kubernetes";
 /// Flags for rustc. Debuggers find the separate symbols by the build ID, which zig's linker adds on request only.
 pub(crate) const FLAGS: &str = "-Clink-arg=-Wl,--build-id=sha1";
 
-/// The folder that zig compiles its libraries in. Line tables of these contain its path, so it is the same on every machine.
-const ZIG_CACHE: &str = "/var/tmp/ringmain-zig-cache";
+/// The folder that zig compiles its own libraries in. Their line tables contain its path, that of their sources and the working
+/// folder of the linker, so all three are below this folder, which is the same on every machine.
+const ZIG_FOLDER: &str = "/var/tmp/ringmain-zig";
 
 /// Builds the program, and returns its path. `profile_data` is a profile of the program's work for this target.
 pub(crate) fn build(
@@ -29,9 +30,11 @@ pub(crate) fn build(
     profile_data: Option<&Path>,
 ) -> Result<PathBuf, String> {
     add_standard_library(&release.root, target)?;
-    let (bin, python) = tools.zig()?;
+    let zig = tools.zig()?;
+    own_folder(Path::new(ZIG_FOLDER))?;
+    let python = prepare_zig(Path::new(ZIG_FOLDER), &zig)?;
     let paths = env::var_os("PATH").unwrap_or_default();
-    let paths = env::join_paths(std::iter::once(bin).chain(env::split_paths(&paths)));
+    let paths = env::join_paths(std::iter::once(zig.bin).chain(env::split_paths(&paths)));
     let mut flags = FLAGS.to_owned();
     if let Some(data) = profile_data {
         flags = format!("{flags} -Cprofile-use={}", data.display());
@@ -50,9 +53,9 @@ pub(crate) fn build(
     build.current_dir(&release.root);
     build.env("PATH", paths.map_err(|error| format!("PATH: {error}"))?);
     build.env("CARGO_ZIGBUILD_PYTHON_PATH", python);
-    own_folder(Path::new(ZIG_CACHE))?;
-    build.env("ZIG_GLOBAL_CACHE_DIR", ZIG_CACHE);
-    build.env("ZIG_LOCAL_CACHE_DIR", ZIG_CACHE);
+    build.env("ZIG_GLOBAL_CACHE_DIR", format!("{ZIG_FOLDER}/cache"));
+    build.env("ZIG_LOCAL_CACHE_DIR", format!("{ZIG_FOLDER}/cache"));
+    build.env("ZIG_LIB_DIR", format!("{ZIG_FOLDER}/lib"));
     build.env("SOURCE_DATE_EPOCH", release.time.to_string());
     build.env("CARGO_INCREMENTAL", "0");
     build.env("RUSTFLAGS", flags);
@@ -85,6 +88,24 @@ pub(crate) fn private_paths(root: &Path) -> Vec<String> {
             .map(|home| format!("{home}/")),
     );
     paths
+}
+
+/// Prepares the folder of zig, and returns the Python to run its module with: a linker has its working folder there, a compiler its own.
+fn prepare_zig(folder: &Path, zig: &Zig) -> Result<PathBuf, String> {
+    let failed = |error: std::io::Error| format!("cannot prepare {}: {error}", folder.display());
+    let (link, new) = (folder.join("lib"), folder.join("lib.new"));
+    let _ = fs::remove_file(&new);
+    symlink(&zig.lib, &new).map_err(failed)?;
+    fs::rename(&new, &link).map_err(failed)?;
+    let program = folder.join("python");
+    let text = format!(
+        "#!/bin/sh\ncase \"$3 $*\" in\n*\" -c \"*) ;;\n\"cc \"* | \"c++ \"*) cd {} || exit ;;\nesac\nexec {} \"$@\"\n",
+        folder.display(),
+        zig.python.display()
+    );
+    fs::write(&program, text).map_err(failed)?;
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    Ok(program)
 }
 
 /// Creates a folder in a place that all users share, or checks that it is this user's alone.

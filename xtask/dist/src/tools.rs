@@ -14,6 +14,17 @@ pub(crate) struct Tools {
     definition: PathBuf,
 }
 
+/// The compiler and linker.
+#[derive(Debug)]
+pub(crate) struct Zig {
+    /// The folder with cargo-zigbuild.
+    pub(crate) bin: PathBuf,
+    /// The Python whose module `ziglang` is zig.
+    pub(crate) python: PathBuf,
+    /// The sources of zig's own libraries.
+    pub(crate) lib: PathBuf,
+}
+
 impl Tools {
     /// Returns the programs of a repository; each is installed when it is first needed.
     pub(crate) fn new(root: &Path) -> Tools {
@@ -23,11 +34,17 @@ impl Tools {
         }
     }
 
-    /// Returns the folder with cargo-zigbuild, and the Python that has zig.
-    pub(crate) fn zig(&self) -> Result<(PathBuf, PathBuf), String> {
-        let folder = self.python()?.join("bin");
-        let python = folder.join("python");
-        Ok((folder, python))
+    /// Returns where cargo-zigbuild and zig are.
+    pub(crate) fn zig(&self) -> Result<Zig, String> {
+        let bin = self.python()?.join("bin");
+        let python = bin.join("python");
+        let find = "import ziglang; print(ziglang.__path__[0] + '/lib')";
+        let lib = output(Command::new(&python).args(["-c", find]))?;
+        Ok(Zig {
+            lib: lib.trim().into(),
+            bin,
+            python,
+        })
     }
 
     /// Returns Mozilla's certificate authorities.
