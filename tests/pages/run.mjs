@@ -124,6 +124,16 @@ async function healthyGateway(browser) {
         && /natsconnected/.test(sources);
       return { right, found };
     });
+    const ascending = /requests\/s2xx\/s3xx\/s4xx\/s5xx\/s/;
+    for (const label of ['Table of routes', 'Table of upstreams']) {
+      const head = await page.textContent(`[aria-label="${label}"] thead`);
+      expect(`classes in ascending order: ${label}`, ascending.test(head), head);
+    }
+    await until('rates of the upstreams', async () => {
+      const rows = await page.$$eval('#upstream-rates tr', (all) => all.map((row) => [...row.cells].map((cell) => cell.textContent)));
+      const right = rows.length === 2 && rows.every(([, requests, ok, , , server, refused]) => Number(requests) > 1 && Number(ok) > 1 && server === '0' && refused === '0');
+      return { right, rows };
+    });
     expect('no notice', await page.isHidden('#notice'), await panel(page, 'notice'));
     await eachView(page, 'dashboard');
     // The history is the server's: it is there at once after a reload.
@@ -168,6 +178,7 @@ async function gatewayInTrouble(browser) {
     await until('reasons of all troubles', async () => {
       const [upstreams, notice, certificates, sources, reload] = await Promise.all(
         ['upstreams', 'notice', 'certificates', 'sources', 'reload'].map((id) => panel(page, id)));
+      const payments = await page.$$eval('#upstream-rates tr', (all) => all.filter((row) => row.cells[0].textContent === 'payments').map((row) => row.cells[6].className));
       const clock = String.raw`since \d\d:\d\d:\d\d`;
       const wanted = [
         [upstreams, new RegExp(`127.0.0.1:${scene.refusing} unreachable: connection refused ${clock}`)],
@@ -181,7 +192,7 @@ async function gatewayInTrouble(browser) {
         [reload, /rejected, the previous configuration is served/],
       ];
       const missing = wanted.filter(([text, pattern]) => !pattern.test(text)).map(([text, pattern]) => ({ expected: String(pattern), found: text }));
-      return { right: missing.length === 0, missing };
+      return { right: missing.length === 0 && payments[0] === 'alarm', missing, payments };
     });
     await eachView(page, 'trouble');
     expect('no error in the console', wrong.length === 0, wrong);

@@ -8,6 +8,9 @@ use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_gateway::{Gateway, MirrorOutcome, table};
 use serde_json::{Value, json};
 
+/// The classes of statuses, in ascending order.
+pub(super) const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
 /// Returns listeners, routes and streams, in their order.
 pub(super) fn routes_json(gateway: &Gateway) -> Value {
     let table = gateway.table();
@@ -71,7 +74,7 @@ pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
                     "health_failing_since": endpoint.check_error.as_ref().map(|error| error.since.as_secs()),
                     "failures": endpoint.failures,
                     "ejected": ejection_json(endpoint, wall),
-                    "connect_error": endpoint.connect_failure.map(|failure| connect_reason(failure.fault)),
+                    "connect_error": endpoint.connect_failure.map(|failure| fault_reason(failure.fault)),
                     "connect_failing_since": endpoint.connect_failure.map(|failure| failure.since.as_secs()),
                     "unreachable": endpoint.unreachable_until.and_then(|until| time_left_json(until, wall)),
                 })
@@ -80,8 +83,15 @@ pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
             let refused = refused.map(|(cap, count)| (cap.label().to_owned(), json!(count)));
             let copies = MirrorOutcome::ALL.iter().zip(upstream.mirrors);
             let copies = copies.map(|(copied, count)| (copied.label().to_owned(), count.into()));
+            let responses = CLASSES.iter().zip(upstream.responses);
+            let responses = responses.map(|(class, count)| ((*class).to_owned(), count.into()));
+            let faults = upstream.faults.iter();
+            let faults = faults.map(|(fault, count)| (fault.label().to_owned(), json!(count)));
             json!({
                 "name": *upstream.name,
+                "attempts": upstream.attempts,
+                "responses": Value::Object(responses.collect()),
+                "faults": faults.collect::<serde_json::Map<_, _>>(),
                 "requests": upstream.requests,
                 "connections": upstream.connections,
                 "waiting": upstream.waiting,
@@ -91,6 +101,7 @@ pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
                 "retries": {"done": upstream.retries, "refused": upstream.retries_refused},
                 "mirrored": Value::Object(copies.collect()),
                 "endpoints": endpoints.collect::<Vec<_>>(),
+                "no_endpoint": upstream.no_endpoint.map(fault_reason),
             })
         })
         .collect();
@@ -112,8 +123,8 @@ fn time_left_json(until: Duration, wall: Duration) -> Option<Value> {
     Some(json!({"until": until.as_secs(), "seconds_left": (left.as_secs_f64() * 10.0).ceil() / 10.0}))
 }
 
-/// Returns the reason why no connection to an endpoint was established.
-pub(super) fn connect_reason(fault: Fault) -> &'static str {
+/// Returns the reason why no connection to an endpoint was established, or why an upstream has no endpoint.
+pub(super) fn fault_reason(fault: Fault) -> &'static str {
     let text = fault.text();
     text.strip_prefix("upstream ").unwrap_or(text)
 }

@@ -8,7 +8,7 @@ const UNSUPPORTED: (&[&str], &str, &str) = (
 );
 
 /// Words of another place or of other programs: each with a word that is known here, and advice.
-const ELSEWHERE: [(&[&str], &str, &str); 3] = [
+const ELSEWHERE: [(&[&str], &str, &str); 4] = [
     (
         &["path", "method", "headers", "query", "grpc"],
         "match",
@@ -23,6 +23,11 @@ const ELSEWHERE: [(&[&str], &str, &str); 3] = [
         &["proxy_pass", "backend", "upstream", "reverse_proxy"],
         "redirect",
         "the upstream of a rule is its key `to`",
+    ),
+    (
+        &["listen", "listener", "bind", "port"],
+        "metrics",
+        "the listen addresses are its key `address`",
     ),
 ];
 

@@ -72,6 +72,8 @@ pub(super) struct NodeDeserializer<'n> {
     errors: &'n Diagnostics<'n>,
     /// The name, chosen by the user, that the value has in its map.
     pub(super) name: Option<&'n str>,
+    /// A single value may be written instead, as a short form.
+    has_short_form: bool,
 }
 
 /// Keys that an error lists, at most.
@@ -83,6 +85,7 @@ impl<'n> NodeDeserializer<'n> {
             node,
             errors,
             name: None,
+            has_short_form: false,
         }
     }
 
@@ -161,7 +164,12 @@ impl<'n> NodeDeserializer<'n> {
             _ if fields.len() <= KEYS_LISTED => format!("a map with the keys {}", quoted_list(fields)),
             _ => "a map".to_owned(),
         };
-        Err(self.type_error(&expected))
+        let short = if self.has_short_form {
+            "a single value, or "
+        } else {
+            ""
+        };
+        Err(self.type_error(&format!("{short}{expected}")))
     }
 
     /// Returns whether this map has the key.
@@ -314,7 +322,10 @@ impl<'de> Deserializer<'de> for NodeDeserializer<'de> {
         };
         visitor.visit_enum(VariantReader {
             name: kind,
-            content: (kind != "Nothing").then_some(self),
+            content: (kind != "Nothing").then_some(NodeDeserializer {
+                has_short_form: name == SHORT_OR_FULL,
+                ..self
+            }),
         })
     }
 

@@ -1,5 +1,6 @@
 //! Configurations of files, and the errors of invalid ones.
 
+mod admin;
 mod deprecated_keys;
 mod derived_errors;
 #[cfg(all(

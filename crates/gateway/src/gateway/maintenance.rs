@@ -11,7 +11,7 @@ use std::task::Poll;
 use ringmain_engine::TaskId;
 
 use crate::gateway::{Gateway, Worker};
-use crate::health::{self, CheckVerdict, HealthTarget};
+use crate::health::{self, HealthTarget};
 use crate::model::{Hostname, Name};
 use crate::policy::jwt::{KeyProvider, jwks_fetch};
 use crate::resolve::{self, ResolverSettings};
@@ -109,8 +109,8 @@ impl Maintenance {
                 wanted.remove(key);
             } else {
                 worker.cx.cancel(*task);
-                // Without a check, no later result would replace the verdict.
-                target.endpoint.state.health().set_verdict(CheckVerdict::Unknown);
+                // Without a check, no later result would replace the last one.
+                target.endpoint.state.health().clear_checks();
                 target.upstream.bump_health_version();
             }
             same

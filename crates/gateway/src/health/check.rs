@@ -39,6 +39,18 @@ impl HealthTarget {
             && self.endpoint.tls_name == other.endpoint.tls_name
             && self.health == other.health
     }
+
+    /// Returns the address that the check connects to: the endpoint's own, unless a port is configured for checks.
+    fn address(&self) -> Addr {
+        match (&self.endpoint.addr, self.health.port) {
+            (Addr::Inet(address), Some(port)) => {
+                let mut address = *address;
+                address.set_port(port);
+                Addr::Inet(address)
+            }
+            (addr, _) => addr.clone(),
+        }
+    }
 }
 
 /// Checks an endpoint periodically until the task is cancelled.
@@ -51,6 +63,7 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
     let tls = tls.map(|connector| Rc::new(connector.handle()));
     let mut streak = ResultStreak::default();
     loop {
+        let started_at = cx.now();
         let answer = with_timeout(
             &cx,
             target.health.timeout,
@@ -68,6 +81,9 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
         let verdict = streak.add(checked.is_ok(), before, &target.health);
         let responds = checked.as_ref().map_or_else(|error| error.responds, |()| true);
         let is_new = health.record_response(responds);
+        if responds && target.address() == target.endpoint.addr {
+            health.record_check_connected(started_at);
+        }
         if verdict != before {
             health.set_verdict(verdict);
         }
@@ -157,14 +173,7 @@ async fn check_once(
         return Err(HealthCheckError::no_response(format!("no TLS: {reason}")));
     }
     let endpoint = &*target.endpoint;
-    let addr = match (&endpoint.addr, target.health.port) {
-        (Addr::Inet(address), Some(port)) => {
-            let mut address = *address;
-            address.set_port(port);
-            Addr::Inet(address)
-        }
-        (addr, _) => addr.clone(),
-    };
+    let addr = target.address();
     let version = target.transport.proxy_protocol();
     let proxy_header = version.map_or_else(Vec::new, |version| proxy_header(version, None));
     let params = connect::ConnectParams {

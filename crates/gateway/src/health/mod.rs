@@ -35,8 +35,8 @@ pub(crate) struct EndpointHealth {
     unreachable_until_wall_ms: AtomicU64,
     /// The error of the last health check, if it failed.
     check_error: Mutex<Option<CheckError>>,
-    /// The first of the connection attempts that have failed since the last success: milliseconds since the Unix epoch; 0: the last
-    /// attempt succeeded.
+    /// The first of the connection attempts of requests that have failed since the last success, of a request or of a health check:
+    /// milliseconds since the Unix epoch; 0: the last attempt succeeded.
     connect_failing_since_ms: AtomicU64,
     /// The index in [`Fault::ALL`] of the last failed attempt.
     connect_fault: AtomicU8,
@@ -156,11 +156,27 @@ impl EndpointHealth {
         );
     }
 
-    /// Records an established connection.
+    /// Records an established connection to the endpoint's own address.
     pub(crate) fn record_connect_success(&self) {
         if self.connect_failing_since_ms.load(Ordering::Relaxed) != 0 {
             self.connect_failing_since_ms.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Records that a health check, which began at `started_at`, received a response at the endpoint's own address: a connection
+    /// attempt that had failed before is outdated. One that failed during the check remains.
+    pub(crate) fn record_check_connected(&self, started_at: Time) {
+        let until = self.unreachable_until.load(Ordering::Relaxed);
+        if until <= started_at.after(limits::PASSED_OVER).0 {
+            self.record_connect_success();
+        }
+    }
+
+    /// Forgets the results of health checks, when no later check would replace the last one.
+    pub(crate) fn clear_checks(&self) {
+        self.set_verdict(CheckVerdict::Unknown);
+        self.is_silent.store(false, Ordering::Relaxed);
+        *self.check_error.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Returns the failed connection attempts since the last success; `None`: the last attempt succeeded, or there was none.

@@ -161,3 +161,38 @@ fn failures_have_the_time_of_the_first_and_the_reason_of_the_last() {
     health.record_check(None, 3 * WALL);
     assert_eq!((health.connect_failure(), health.check_error()), (None, None));
 }
+
+#[test]
+fn a_check_that_connects_replaces_older_connection_failures() {
+    let health = EndpointHealth::default();
+    let failed_at = Time(5 * SECOND);
+    health.mark_unreachable(Fault::ConnectRefused, failed_at, WALL);
+    // This check may have connected before the endpoint closed its listener.
+    health.record_check_connected(Time(4 * SECOND));
+    let failure = health
+        .connect_failure()
+        .expect("the failure is newer than the check");
+    assert_eq!((failure.fault, failure.since), (Fault::ConnectRefused, WALL));
+    health.record_check_connected(Time(6 * SECOND));
+    assert_eq!(health.connect_failure(), None);
+    health.mark_unreachable(Fault::ConnectTimeout, Time(7 * SECOND), 2 * WALL);
+    let failure = health.connect_failure().expect("a new failure");
+    assert_eq!((failure.fault, failure.since), (Fault::ConnectTimeout, 2 * WALL));
+}
+
+#[test]
+fn results_are_forgotten_with_the_last_check() {
+    let health = EndpointHealth::default();
+    health.record_check(Some("connection refused"), WALL);
+    health.record_response(false);
+    health.set_verdict(CheckVerdict::Unhealthy);
+    assert!(!health.responds(0));
+    health.clear_checks();
+    assert_eq!(
+        (health.verdict(), health.check_error()),
+        (CheckVerdict::Unknown, None)
+    );
+    // The first result of a new check does not depend on those before.
+    health.set_verdict(CheckVerdict::Unhealthy);
+    assert!(health.responds(0));
+}

@@ -217,6 +217,7 @@ async fn connect_endpoint(
             }
             (Err(fault), last) => return Err(last.unwrap_or(fault)),
         };
+        pool.count_attempt();
         let end = Rc::clone(&selected.endpoint);
         let started_at = worker.cx.now();
         let opened = pool
@@ -250,6 +251,7 @@ async fn connect_endpoint(
 
 /// Records the failure of the last attempt.
 fn record_failure(pool: &UpstreamPool, tried: &[Rc<PoolEndpoint>], fault: Fault) {
+    pool.count_fault(fault);
     if let (FaultSide::Upstream, Some(end)) = (fault.side(), tried.last()) {
         pool.record_outcome(end, RequestOutcome::Failure);
     }

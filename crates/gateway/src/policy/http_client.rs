@@ -96,6 +96,7 @@ pub(crate) async fn send_request(
     let mut selected = select(&tried)?;
     let mut fresh = false;
     loop {
+        pool.count_attempt();
         let proxy_header = pool.proxy_header(|| None);
         let span = pool.connect_timeout().min(remaining());
         let conn = match worker
@@ -104,6 +105,7 @@ pub(crate) async fn send_request(
         {
             Ok(conn) => conn,
             Err(fault) if fault.is_connect_failure() && !remaining().is_zero() => {
+                pool.count_fault(fault);
                 tried.push(Rc::clone(&selected.endpoint));
                 let next = select(&tried)?;
                 if tried.iter().any(|endpoint| Rc::ptr_eq(endpoint, &next.endpoint)) {
@@ -112,7 +114,10 @@ pub(crate) async fn send_request(
                 selected = next;
                 continue;
             }
-            Err(fault) => return Err(fault.into()),
+            Err(fault) => {
+                pool.count_fault(fault);
+                return Err(fault.into());
+            }
         };
         let was_pooled = conn.requests_before() > 0;
         let result = match conn {
@@ -121,6 +126,10 @@ pub(crate) async fn send_request(
             }
             UpstreamConn::H2(channel) => exchange_h2(worker, &selected.endpoint, &channel, call).await,
         };
+        match &result {
+            Ok(response) => pool.count_response(response.status),
+            Err(error) => pool.count_fault(error.fault),
+        }
         match result {
             Err(ServiceError {
                 fault: Fault::ClosedBeforeHead | Fault::ResetBeforeHead,

@@ -152,9 +152,11 @@ impl RedisLimiter {
             if span.is_zero() {
                 return Err(Fault::HeadTimeout);
             }
+            pool.count_attempt();
             let conn = match pool.acquire_exclusive(&selected.endpoint, fresh, span).await {
                 Ok(conn) => conn,
                 Err(fault) if fault.is_connect_failure() => {
+                    pool.count_fault(fault);
                     tried.push(Rc::clone(&selected.endpoint));
                     if !pool.has_untried_endpoint(&tried) {
                         return Err(fault);
@@ -162,7 +164,10 @@ impl RedisLimiter {
                     selected = pool.select(&tried, None, AffinityHint::None)?;
                     continue;
                 }
-                Err(fault) => return Err(fault),
+                Err(fault) => {
+                    pool.count_fault(fault);
+                    return Err(fault);
+                }
             };
             let was_pooled = conn.requests > 0;
             match self.run_script(worker, &conn, key, rate, until).await {
@@ -171,9 +176,15 @@ impl RedisLimiter {
                     worker.start_sweeping();
                     return Ok(verdict);
                 }
-                // The connection was closed while it was idle.
-                Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if was_pooled && !fresh => fresh = true,
-                Err(fault) => return Err(fault),
+                Err(fault) => {
+                    pool.count_fault(fault);
+                    let is_stale = matches!(fault, Fault::ClosedBeforeHead | Fault::ResetBeforeHead);
+                    if !(is_stale && was_pooled && !fresh) {
+                        return Err(fault);
+                    }
+                    // The connection was closed while it was idle.
+                    fresh = true;
+                }
             }
         }
     }

@@ -202,6 +202,7 @@ fn start_attempt<'a>(
     }
     let permit = target.pool.try_admit_request()?;
     let endpoint = target.pool.select(&[], target.key, AffinityHint::None).ok()?;
+    target.pool.count_attempt();
     let conn = send_on_open_conn(worker, request, &target, &endpoint);
     if has_retries(request.rule) {
         target.pool.deposit_retry_budget();

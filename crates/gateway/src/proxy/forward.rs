@@ -258,12 +258,7 @@ impl ForwardJob<'_, '_> {
             self.attempts.retries.set(tried.len());
             let (selected, conn, started_at) = match first.take() {
                 Some(started) => started,
-                None => {
-                    let unreachable = self.attempts.unreachable.borrow();
-                    let hint = self.affinity_hint;
-                    let selected = self.pool.select_for_retry(&tried, &unreachable, self.key, hint)?;
-                    (selected, None, self.worker.cx.now())
-                }
+                None => self.select_next(&tried)?,
             };
             pending.start(&selected.endpoint, started_at, tried.len());
             let (attempted, end, started_at) = self
@@ -312,6 +307,16 @@ impl ForwardJob<'_, '_> {
         }
     }
 
+    /// Selects the endpoint of the next attempt, which has no connection yet.
+    fn select_next(&self, tried: &[Rc<PoolEndpoint>]) -> Result<StartedConn, Fault> {
+        let unreachable = self.attempts.unreachable.borrow();
+        let selected = self
+            .pool
+            .select_for_retry(tried, &unreachable, self.key, self.affinity_hint)?;
+        self.pool.count_attempt();
+        Ok((selected, None, self.worker.cx.now()))
+    }
+
     fn log_attempt(&self, end: &PoolEndpoint, started_at: Time, before: usize) {
         let upstream = &self.pool.upstream.name;
         log_fields::log_attempt(self.worker, self.req, upstream, end, started_at, before);
@@ -319,7 +324,7 @@ impl ForwardJob<'_, '_> {
 
     /// Counts a fault that is not the client's, and records the violated rule if it is known.
     fn count_fault(&self, fault: Fault, error: &AttemptError, end: &PoolEndpoint) {
-        self.pool.upstream.counters.0.count_fault(fault);
+        self.pool.count_fault(fault);
         let connect_violation = || end.endpoint.state.connect_violation(fault);
         if let Some(detail) = error.detail.as_deref().cloned().or_else(connect_violation) {
             let (upstream, addr) = (&self.pool.upstream.name, &end.endpoint.addr);
@@ -395,6 +400,7 @@ impl ForwardJob<'_, '_> {
         })?;
         let download = match outcome {
             AttemptOutcome::Upgrade => {
+                self.pool.count_response(101);
                 return Ok(Continuation::Tunnel(Tunnel {
                     conn,
                     _share: self.admission.share.take(),
@@ -404,6 +410,7 @@ impl ForwardJob<'_, '_> {
             }
             // The rest of the response is not read, so the connection is closed.
             AttemptOutcome::Retry(status) => {
+                self.pool.count_response(status);
                 conn.discard();
                 return Err(AttemptError::from_status(status));
             }

@@ -137,6 +137,7 @@ fn prepare_mirror(
     let admitted = pool.admit_request().ok()?;
     result.outcome.set(MirrorOutcome::NoEndpoint);
     let selected = pool.select(&[], None, AffinityHint::None).ok()?;
+    pool.count_attempt();
     result.outcome.set(MirrorOutcome::Failed);
     let sending = UpstreamRequest {
         listener: route.listener,

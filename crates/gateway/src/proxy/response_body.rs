@@ -488,7 +488,7 @@ impl ResponseRelay {
     /// Records a fault within the body.
     fn record_fault(&mut self, worker: &Worker, req: &Request<'_>, fault: Fault) -> Failure {
         let (upstream, addr) = (&self.pool.upstream, &self.endpoint.endpoint.endpoint.addr);
-        upstream.counters.0.count_fault(fault);
+        self.pool.count_fault(fault);
         if let Some(detail) = self.body.detail.take() {
             log_fields::log_violation(worker, req, &upstream.name, addr, &detail);
         }

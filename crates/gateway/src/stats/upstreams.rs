@@ -31,10 +31,18 @@ pub struct UpstreamStatus {
     pub retries_refused: u64,
     /// Mirrored requests to the upstream, in the order of [`MirrorOutcome::ALL`].
     pub mirrors: [u64; MirrorOutcome::ALL.len()],
+    /// Attempts since the name is configured: requests to an endpoint, retried, hedged and mirrored ones included; for TCP and TLS routes
+    /// connections.
+    pub attempts: u64,
+    /// Responses of the upstream by the first digit of their status from 1, retried ones included, those to mirrored requests not. A
+    /// tunnel counts as 1xx.
+    pub responses: [u64; 5],
     /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
     pub faults: Vec<(Fault, u64)>,
     /// The current endpoints.
     pub endpoints: Vec<EndpointStatus>,
+    /// The reason why there is no endpoint; `None`: there is one, or names are being resolved for the first time.
+    pub no_endpoint: Option<Fault>,
 }
 
 /// A policy's counter, by name.
@@ -81,7 +89,8 @@ pub struct EndpointStatus {
     pub ejection: Option<Ejection>,
     /// The end of the last period in which the endpoint counted as unreachable, since the Unix epoch; it may have passed. `None`: never.
     pub unreachable_until: Option<Duration>,
-    /// The failed connection attempts since the last success. `None`: the last attempt succeeded, or there was none.
+    /// The failed connection attempts since the last success, of a request or of a health check that connects to the same address. `None`:
+    /// the last attempt succeeded, or there was none.
     pub connect_failure: Option<ConnectFailure>,
 }
 
@@ -99,6 +108,8 @@ pub struct Ejection {
 impl UpstreamStatus {
     pub(crate) fn read(state: &UpstreamState) -> UpstreamStatus {
         let current = state.snapshot();
+        let (attempts, responses) = state.attempts.totals();
+        let is_empty = current.endpoints.is_empty() && !current.is_resolving;
         UpstreamStatus {
             name: state.name.clone(),
             requests: state.requests_in_flight(),
@@ -110,7 +121,10 @@ impl UpstreamStatus {
             retries: state.counters.0.granted_retries(),
             retries_refused: state.counters.0.refused_retries(),
             mirrors: state.counters.0.mirror_counts(),
+            attempts,
+            responses,
             faults: state.counters.0.fault_counts(),
+            no_endpoint: is_empty.then_some(current.fault_without_endpoints),
             endpoints: current
                 .endpoints
                 .iter()

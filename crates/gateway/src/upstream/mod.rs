@@ -4,6 +4,7 @@
 //! is replaced as a whole, by a new configuration or a new result of DNS. State of an endpoint (requests in flight, health) belongs
 //! to its address and survives both. Knows no requests.
 
+pub(crate) mod attempts;
 pub(crate) mod circuit_breaker;
 pub(crate) mod client_share;
 pub(crate) mod connect;
@@ -24,6 +25,7 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
+use self::attempts::AttemptCounters;
 use self::circuit_breaker::CircuitBreaker;
 use self::client_share::ClientShares;
 use self::connection_budget::ConnectionBudget;
@@ -68,6 +70,7 @@ pub(crate) struct UpstreamState {
     pub(crate) retry_budget: RetryBudgetState,
     pub(crate) circuit_breaker: CircuitBreaker,
     pub(crate) counters: CacheLine<UpstreamCounters>,
+    pub(crate) attempts: AttemptCounters,
 }
 
 /// The identity of an endpoint that a request waits for or a connection leads to: the same for all workers and configurations.
@@ -160,6 +163,7 @@ impl UpstreamState {
             retry_budget: RetryBudgetState::default(),
             circuit_breaker: CircuitBreaker::default(),
             counters: CacheLine::default(),
+            attempts: AttemptCounters::default(),
         }
     }
 
@@ -310,15 +314,14 @@ impl EndpointState {
         &self.health.0
     }
 
-    /// Records the rule that the endpoint violated in a connection attempt.
+    /// Records the rule that the endpoint violated in a failed connection attempt; `None`: the rule is not known.
     pub(crate) fn record_connect_violation(&self, fault: Fault, detail: Option<Box<Violation>>) {
-        if let Some(detail) = detail {
-            let mut violation = self
-                .connect_violation
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            *violation = Some((fault, detail));
-        }
+        let mut violation = self
+            .connect_violation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // That of an earlier attempt is not the reason for this one.
+        *violation = detail.map(|detail| (fault, detail));
     }
 
     /// Returns the rule that the endpoint violated in the last connection attempt, if that led to this fault.

@@ -7,6 +7,7 @@ mod connection;
 pub(crate) mod dedicated;
 mod endpoints;
 mod idle;
+mod outcomes;
 mod select;
 
 use std::cell::{Cell, RefCell};
@@ -24,6 +25,7 @@ use ringmain_wire::proxy::Addresses;
 
 pub(crate) use self::connection::UpstreamConn;
 use self::endpoints::{build_endpoints, has_same_connections};
+use super::attempts::AttemptCounts;
 use super::circuit_breaker::{RetryPermit, UpstreamLimit};
 use super::connect::ConnectError;
 use super::h2::{H2Pool, H2Stream, SessionList};
@@ -36,7 +38,6 @@ use super::{
 };
 use crate::balance::RoundRobin;
 use crate::fault::Fault;
-use crate::health::{RequestOutcome, may_eject};
 use crate::limits;
 use crate::model::{HashKey, UpstreamProtocol};
 
@@ -49,6 +50,8 @@ pub(crate) struct UpstreamPool {
     /// Idle connections of every endpoint, without those that are shared.
     idle_count: Cell<usize>,
     pub(super) h2: Rc<H2Pool>,
+    /// This worker's counts.
+    counts: Arc<AttemptCounts>,
 }
 
 #[derive(Debug)]
@@ -103,7 +106,9 @@ impl UpstreamPool {
         let generation = shared.generation();
         let current = shared.snapshot();
         let endpoints = build_endpoints(&current, &[], true);
+        let counts = shared.attempts.add_worker();
         UpstreamPool {
+            counts,
             cx: cx.clone(),
             upstream: shared,
             snapshot: RefCell::new(PoolSnapshot {
@@ -270,36 +275,6 @@ impl UpstreamPool {
         self.refresh_snapshot().upstream.balancer.hash_key().map(read)
     }
 
-    /// Records the result of a request at an endpoint, which may be ejected for it.
-    pub(crate) fn record_outcome(&self, endpoint: &PoolEndpoint, outcome: RequestOutcome) {
-        if outcome == RequestOutcome::Failure {
-            endpoint.endpoint.state.health().outliers.count_failure();
-        }
-        let snapshot = self.refresh_snapshot();
-        let Some(rules) = &snapshot.upstream.config.health.outliers else {
-            return;
-        };
-        let now = self.cx.now().0;
-        let record = &endpoint.endpoint.state.health().outliers;
-        let Some(reason) = record.record_outcome(outcome, now, rules) else {
-            return;
-        };
-        let endpoints = &snapshot.upstream.endpoints;
-        let ejected = endpoints
-            .iter()
-            .filter(|endpoint| endpoint.state.health().ejected_until() > now);
-        if may_eject(ejected.count(), endpoints.len(), rules)
-            && record.eject(now, self.cx.wall(), rules, reason)
-        {
-            self.upstream.bump_health_version();
-            log::warn!(
-                "upstream `{}`: {} is ejected: {reason}",
-                self.upstream.name,
-                endpoint.endpoint.addr
-            );
-        }
-    }
-
     /// Applies changes of the upstream, also without a request.
     pub(crate) fn apply_changes(&self) {
         drop(self.refresh_snapshot());
@@ -311,22 +286,6 @@ impl UpstreamPool {
         while self.refresh_snapshot().upstream.is_resolving && self.cx.now() < deadline {
             self.cx.sleep(limits::PENDING_LOOK).await;
         }
-    }
-
-    /// Records the response time of an endpoint.
-    pub(crate) fn record_latency(&self, endpoint: &PoolEndpoint, span: Duration) {
-        if let Some(half_life) = self.refresh_snapshot().upstream.balancer.half_life() {
-            endpoint
-                .endpoint
-                .state
-                .record_latency(self.cx.now().0, span, half_life);
-        }
-    }
-
-    /// Records the status and the response time of an endpoint.
-    pub(crate) fn record_response(&self, endpoint: &PoolEndpoint, span: Duration, status: u16) {
-        self.record_latency(endpoint, span);
-        self.record_outcome(endpoint, RequestOutcome::from_failed(status >= 500));
     }
 
     /// Returns the PROXY protocol header that a connection begins with; empty if the upstream does not use it.

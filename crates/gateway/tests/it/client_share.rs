@@ -193,6 +193,7 @@ fn tunnels_of_one_client_have_a_share(engine: Config) {
     drop(one);
     until(|| connections(&edge) == 2);
     assert_eq!(upgrade("2001:db8::3").head().status, 101);
+    assert_eq!(edge.gateway.upstreams()[0].responses, [4, 0, 0, 0, 0]);
     drop((two, other));
     edge.server.shut_down();
 }

@@ -187,6 +187,8 @@ fn names_that_lead_nowhere(engine: Config) {
             to(&[], |_, upstream| upstream.endpoints = vec![at(name, 80)]),
         );
         edge.server.get("/").expect(503, text);
+        let reason = edge.gateway.upstreams()[0].no_endpoint.expect(name);
+        assert_eq!(format!("{}\n", reason.text()), text);
         edge.server.shut_down();
     }
     let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -198,6 +200,7 @@ fn names_that_lead_nowhere(engine: Config) {
         }),
     );
     edge.server.get("/").expect(200, "ok");
+    assert_eq!(edge.gateway.upstreams()[0].no_endpoint, None);
     edge.server.shut_down();
 }
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::health::CheckVerdict;
+use ringmain_gateway::fault::Fault;
+use ringmain_gateway::health::{CheckVerdict, ConnectFailure};
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
     self, ActiveHealth, Balance, HealthCheck, Mirror, Retry, StatusRange, UpstreamProtocol,
@@ -25,6 +26,8 @@ on_every_backend! {
     all_dead_is_the_failure_of_the_last,
     panic_uses_endpoints_that_respond,
     a_dead_endpoint_that_is_back_is_used,
+    a_health_check_replaces_the_error_of_a_connection,
+    a_health_check_of_another_port_does_not,
 }
 
 fn alive() -> Origin {
@@ -237,5 +240,51 @@ fn a_dead_endpoint_that_is_back_is_used(engine: Config) {
     // At once, though its last connection failed a moment ago.
     edge.server.get("/").expect(200, "back");
     serving.join().expect("no panic");
+    edge.server.shut_down();
+}
+
+/// Returns the failed connection attempts of the only endpoint.
+fn connect_failure(edge: &Edge) -> Option<ConnectFailure> {
+    edge.gateway.upstreams()[0].endpoints[0].connect_failure
+}
+
+/// Serves an upstream with an endpoint that has refused a connection, and that is not checked.
+fn refused(engine: Config) -> (Edge, model::Config, SocketAddr) {
+    let addr = refusing_addr();
+    let config = to_all(&[addr], None, false);
+    let edge = edge(engine, config.clone());
+    edge.server.get("/").expect(503, "upstream connection refused\n");
+    let failure = connect_failure(&edge).expect("a failed attempt");
+    assert_eq!(failure.fault, Fault::ConnectRefused);
+    (edge, config, addr)
+}
+
+/// Applies the configuration with a check that connects, at another port if there is one, and waits for its first success.
+fn check_until_healthy(edge: &Edge, mut config: model::Config, port: Option<u16>) {
+    let upstream = Arc::make_mut(&mut config.upstreams[0]);
+    upstream.health.active = Some(ActiveHealth {
+        every: Duration::from_millis(20),
+        port,
+        ..ActiveHealth::new(HealthCheck::Connect)
+    });
+    edge.gateway.replace(Arc::new(config), Duration::ZERO);
+    wait_for(edge, &[CheckVerdict::Healthy]);
+}
+
+fn a_health_check_replaces_the_error_of_a_connection(engine: Config) {
+    let (edge, config, addr) = refused(engine);
+    let _listener = std::net::TcpListener::bind(addr).expect("its port is free");
+    check_until_healthy(&edge, config, None);
+    assert_eq!(connect_failure(&edge), None, "without a request since");
+    edge.server.shut_down();
+}
+
+/// Its success is no evidence of the port that requests use.
+fn a_health_check_of_another_port_does_not(engine: Config) {
+    let (edge, config, addr) = refused(engine);
+    let other = std::net::TcpListener::bind((addr.ip(), 0)).expect("a port");
+    let port = other.local_addr().expect("an address").port();
+    check_until_healthy(&edge, config, Some(port));
+    assert!(connect_failure(&edge).is_some());
     edge.server.shut_down();
 }

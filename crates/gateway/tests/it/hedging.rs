@@ -6,6 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use ringmain_engine::Config;
+use ringmain_gateway::fault::Fault;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{self, Balance, RetryBudget};
 use ringmain_gateway::stats::upstreams::UpstreamLimit;
@@ -104,8 +105,14 @@ fn one_of_them_fails(engine: Config) {
     client.send(get("/"));
     first.seen();
     until_hedged(&edge, 1);
+    let refused = [(Fault::ConnectRefused, 1)];
+    until("the failure of the second", || {
+        edge.gateway.upstreams()[0].faults == refused
+    });
     go.send(Some("first")).expect("it waits");
     client.answer().expect(200, "first");
+    let upstream = &edge.gateway.upstreams()[0];
+    assert_eq!((upstream.attempts, upstream.responses), (2, [0, 1, 0, 0, 0]));
     edge.server.shut_down();
 }
 

@@ -319,6 +319,11 @@ fn an_endpoint_that_is_gone_is_passed_over(engine: Config) {
     let faults = gates.gateway.fault_counts();
     let refused = faults.iter().find(|(fault, _)| *fault == Fault::ConnectRefused);
     assert!(refused.is_some_and(|(_, count)| *count >= 1), "it was tried");
+    let upstream = &gates.gateway.upstreams()[0];
+    let [(Fault::ConnectRefused, refused)] = upstream.faults[..] else {
+        panic!("expected refused connections, found {:?}", upstream.faults);
+    };
+    assert_eq!((upstream.attempts, upstream.responses), (4 + refused, [0; 5]));
     gates.await_ended(ConnectionEnd::Client, 4);
     gates.shut_down();
 }

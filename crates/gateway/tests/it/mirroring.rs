@@ -57,6 +57,8 @@ fn the_same_request_marked(engine: Config) {
         assert_eq!((own.connection, copy.connection), (0, 0));
         until(|| edge.gateway.upstreams()[1].requests == 0);
     }
+    let shadow_status = &edge.gateway.upstreams()[1];
+    assert_eq!((shadow_status.attempts, shadow_status.responses), (3, [0; 5]));
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.answer_to("HEAD").status, 200);
     assert_eq!(shadow.seen().line(), "HEAD / HTTP/1.1");

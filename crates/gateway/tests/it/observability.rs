@@ -271,10 +271,14 @@ fn requests_are_counted_by_upstream_and_status(engine: Config) {
     let upstreams = edge.gateway.upstreams();
     let endpoint = |name: &str| {
         let found = upstreams.iter().find(|it| &*it.name == name).expect(name);
-        (found.endpoints[0].failures, found.faults.clone())
+        (found.endpoints[0].failures, found)
     };
-    assert_eq!(endpoint("canary"), (1, vec![]));
-    let (failures, faults) = endpoint("down");
+    let (failures, canary) = endpoint("canary");
+    assert_eq!((failures, &canary.faults), (1, &vec![]));
+    assert_eq!((canary.attempts, canary.responses), (4, [0, 2, 0, 1, 1]));
+    let (failures, down) = endpoint("down");
+    let faults = &down.faults;
+    assert_eq!((down.attempts, down.responses), (failures, [0; 5]));
     assert!(
         failures > 0 && faults[0].0.label() == "connect_refused",
         "{failures} {faults:?}"

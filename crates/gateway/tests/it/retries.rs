@@ -83,6 +83,13 @@ fn after_a_status(engine: Config) {
         answer.expect(status, if status == 200 { "" } else { "bad" });
         assert_eq!(answer.field("x-try"), (status != 200).then_some("bad"));
         assert_eq!(count.load(Ordering::SeqCst), asked, "{attempts} attempts");
+        // The responses that were not forwarded count, too.
+        let (asked, successes) = (asked as u64, u64::from(status == 200));
+        let upstream = &edge.gateway.upstreams()[0];
+        assert_eq!(
+            (upstream.attempts, upstream.responses),
+            (asked, [0, successes, 0, 0, asked - successes])
+        );
         edge.server.shut_down();
     }
 }

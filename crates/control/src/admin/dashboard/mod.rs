@@ -31,7 +31,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
 /// this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-KQ2zfjyyVe2AHXTMVodbaScgG2S9UAl9VnClNryRVvM='; script-src 'sha256-VF/2HFZxugKC/EPH+JMA7BW4akWH6OiUcXtwnHGzaJ0='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-UdS2PVuw7WyM9u62WspcxEM0rpX4b2cfCduMHaOOyqc='; script-src 'sha256-8hhgvGWJHtq+2S50OuvwUHrVwajtOpCjVkk+BQwjIJk='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest snapshot, shared by all viewers, and the history.

@@ -246,12 +246,7 @@ impl SnapshotBuilder {
             more_brokers: now.brokers.len().saturating_sub(DASHBOARD_ROUTES),
             brokers: self.brokers_rows(&now, per_s),
             more_upstreams: now.upstreams.len().saturating_sub(DASHBOARD_UPSTREAMS),
-            upstreams: now
-                .upstreams
-                .iter()
-                .take(DASHBOARD_UPSTREAMS)
-                .map(|upstream| UpstreamRow::of(upstream, now.wall))
-                .collect(),
+            upstreams: self.upstreams_rows(&now, per_s),
             faults: self.faults_rows(&now, per_s),
             kubernetes: now.kubernetes.as_ref(),
         };
@@ -338,6 +333,14 @@ impl SnapshotBuilder {
             }
         };
         now.streams.iter().map(stream).collect()
+    }
+
+    fn upstreams_rows<'a>(&self, now: &'a Sample, per_s: impl Fn(u64, u64) -> f64) -> Vec<UpstreamRow<'a>> {
+        let row = |upstream: &'a UpstreamStatus| {
+            let before = self.last.upstreams.iter().find(|it| it.name == upstream.name);
+            UpstreamRow::of(upstream, before, &per_s, now.wall)
+        };
+        now.upstreams.iter().take(DASHBOARD_UPSTREAMS).map(row).collect()
     }
 
     /// Those that do not deliver first.

@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::health::{CheckError, CheckVerdict, ConnectFailure};
-use ringmain_gateway::stats::upstreams::EndpointStatus;
+use ringmain_gateway::stats::upstreams::{EndpointStatus, UpstreamLimit};
 use ringmain_gateway::stats::{LatencyHistogram, RouteReport};
+use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use serde_json::{Value, json};
 
 use super::listeners::CertificateFacts;
@@ -138,6 +139,86 @@ fn sources_have_rates_and_those_that_do_not_deliver_are_first() {
     let document = at(3, many.collect());
     assert_eq!(document["brokers"].as_array().unwrap().len(), DASHBOARD_ROUTES);
     assert_eq!(document["more_brokers"], 2);
+}
+
+fn upstream(name: &str, attempts: u64, responses: [u64; 5], faults: &[(Fault, u64)]) -> UpstreamStatus {
+    UpstreamStatus {
+        name: name.into(),
+        requests: 0,
+        connections: 0,
+        waiting: 0,
+        retrying: 0,
+        hedged: 0,
+        refused: UpstreamLimit::ALL.map(|limit| (limit, 0)),
+        retries: 0,
+        retries_refused: 0,
+        mirrors: [0; MirrorOutcome::ALL.len()],
+        attempts,
+        responses,
+        faults: faults.to_vec(),
+        endpoints: Vec::new(),
+        no_endpoint: None,
+    }
+}
+
+#[test]
+fn upstreams_have_rates_of_responses_and_of_failures() {
+    let mut snapshots = SnapshotBuilder::default();
+    let mut at = |seconds, upstreams| {
+        let sample = Sample {
+            upstreams,
+            ..second(seconds, 0, Vec::new())
+        };
+        parsed(&snapshots.document("1.2.3", sample))["upstreams"].clone()
+    };
+    let refused = [(Fault::ConnectRefused, 10)];
+    let first = at(0, vec![upstream("shop", 1000, [0, 900, 0, 0, 90], &refused)]);
+    let rates = |row: &Value| {
+        json!([
+            row["per_s"],
+            row["classes_per_s"],
+            row["connect_errors_per_s"],
+            row["broken_per_s"]
+        ])
+    };
+    let none = [0.0; 5];
+    // Its counts may be hours old.
+    assert_eq!(rates(&first[0]), json!([0.0, none, 0.0, 0.0]));
+    let faults = [
+        (Fault::ConnectRefused, 14),
+        (Fault::ConnectTimeout, 2),
+        (Fault::TlsCertificate, 2),
+        (Fault::ResetBeforeHead, 3),
+        (Fault::HeadTimeout, 5),
+        (Fault::RequestTimeout, 2),
+        // A limit of the gateway, not a failure of the upstream.
+        (Fault::PendingFull, 100),
+    ];
+    let absent = UpstreamStatus {
+        no_endpoint: Some(Fault::DnsNotFound),
+        ..upstream("none", 0, [0; 5], &[])
+    };
+    let next = at(
+        2,
+        vec![
+            upstream("shop", 1050, [1, 920, 2, 4, 96], &faults),
+            upstream("new", 7, [0, 7, 0, 0, 0], &[]),
+            absent,
+        ],
+    );
+    assert_eq!(
+        rates(&next[0]),
+        json!([25.0, [0.5, 10.0, 1.0, 2.0, 3.0], 4.0, 5.0])
+    );
+    assert_eq!(
+        (&next[0]["total"], &next[0]["no_endpoint"]),
+        (&json!(1050), &Value::Null)
+    );
+    assert_eq!(rates(&next[1]), json!([3.5, [0.0, 3.5, 0.0, 0.0, 0.0], 0.0, 0.0]));
+    assert_eq!(next[2]["no_endpoint"], "hostname does not exist");
+    // The name was removed and configured again.
+    let again = at(3, vec![upstream("shop", 3, [0, 3, 0, 0, 0], &[])]);
+    assert_eq!(rates(&again[0]), json!([0.0, none, 0.0, 0.0]));
 }
 
 #[test]
@@ -330,7 +411,7 @@ fn endpoints_have_a_state_with_its_reason_and_its_time() {
         connect_failure: failure,
         ..endpoint()
     };
-    // Without requests since, the last attempt is the last known state.
+    // Without a connection since, the last attempt is the last known state.
     let retried = EndpointStatus {
         unreachable_until: until(990),
         ..unreachable.clone()
@@ -339,10 +420,6 @@ fn endpoints_have_a_state_with_its_reason_and_its_time() {
         verdict: CheckVerdict::Unhealthy,
         check_error: check.clone(),
         ..endpoint()
-    };
-    let recovered = EndpointStatus {
-        verdict: CheckVerdict::Healthy,
-        ..retried.clone()
     };
     let failed_once = EndpointStatus {
         verdict: CheckVerdict::Healthy,
@@ -368,7 +445,6 @@ fn endpoints_have_a_state_with_its_reason_and_its_time() {
             None,
         ),
         (unhealthy, "unhealthy", Some(status), Some(950), None),
-        (recovered, "healthy", None, None, None),
         (failed_once, "healthy", Some(&*once), Some(950), None),
     ] {
         let found = serde_json::to_value(EndpointRow::of(&endpoint, wall)).unwrap();
@@ -376,6 +452,27 @@ fn endpoints_have_a_state_with_its_reason_and_its_time() {
             "address": "127.0.0.1:3000", "state": state, "why": why, "since": since, "seconds_left": left, "requests": 0,
         });
         assert_eq!(found, expect);
+    }
+}
+
+#[test]
+fn a_connection_that_failed_is_newer_than_the_verdict_of_checks() {
+    let failed = EndpointStatus {
+        verdict: CheckVerdict::Healthy,
+        connect_failure: Some(ConnectFailure {
+            fault: Fault::ConnectTimeout,
+            since: Duration::from_secs(900),
+        }),
+        ..endpoint()
+    };
+    // The next check that connects removes the failure.
+    let checked = EndpointStatus {
+        connect_failure: None,
+        ..failed.clone()
+    };
+    for (endpoint, state, since) in [(failed, "unreachable", Some(900)), (checked, "healthy", None)] {
+        let found = serde_json::to_value(EndpointRow::of(&endpoint, Duration::from_secs(1000))).unwrap();
+        assert_eq!((&found["state"], &found["since"]), (&json!(state), &json!(since)));
     }
 }
 

@@ -2,17 +2,28 @@
 
 use std::time::Duration;
 
+use ringmain_gateway::fault::{Fault, FaultSide};
 use ringmain_gateway::health::CheckVerdict;
 use ringmain_gateway::stats::upstreams::EndpointStatus;
 use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use serde::Serialize;
 
-use crate::admin::status::connect_reason;
+use crate::admin::status::fault_reason;
 use crate::limits::DASHBOARD_ENDPOINTS;
 
 #[derive(Serialize)]
 pub(super) struct UpstreamRow<'a> {
     name: &'a str,
+    /// Attempts, retried, hedged and mirrored requests included; for TCP and TLS routes connections.
+    total: u64,
+    /// The rate of attempts since the previous snapshot.
+    per_s: f64,
+    /// Rates of the upstream's responses with a status 1xx to 5xx.
+    classes_per_s: [f64; 5],
+    /// The rate of attempts without a connection.
+    connect_errors_per_s: f64,
+    /// The rate of other faults of the upstream: resets, timeouts, invalid and incomplete responses.
+    broken_per_s: f64,
     requests: u32,
     connections: u32,
     waiting: u32,
@@ -24,6 +35,8 @@ pub(super) struct UpstreamRow<'a> {
     faults: Vec<(&'static str, u64)>,
     endpoints: Vec<EndpointRow>,
     more_endpoints: usize,
+    /// The reason why there is no endpoint.
+    no_endpoint: Option<&'static str>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -40,8 +53,34 @@ pub(super) struct EndpointRow {
     requests: u32,
 }
 
+/// Returns the number of attempts without a connection, and of those with another fault of the upstream.
+fn failed_attempts(status: &UpstreamStatus) -> (u64, u64) {
+    let (mut unconnected, mut broken) = (0, 0);
+    for (fault, count) in &status.faults {
+        match fault {
+            Fault::TlsCertificate => unconnected += count,
+            fault if fault.is_connect_failure() => unconnected += count,
+            // An attempt that used up the time of its request.
+            Fault::RequestTimeout => broken += count,
+            fault if fault.side() == FaultSide::Upstream => broken += count,
+            _ => {}
+        }
+    }
+    (unconnected, broken)
+}
+
 impl<'a> UpstreamRow<'a> {
-    pub(super) fn of(status: &'a UpstreamStatus, wall: Duration) -> UpstreamRow<'a> {
+    /// `before` is the status of the same upstream in the previous snapshot; `per_s` returns the rate of a count and its previous value.
+    pub(super) fn of(
+        status: &'a UpstreamStatus,
+        before: Option<&UpstreamStatus>,
+        per_s: impl Fn(u64, u64) -> f64,
+        wall: Duration,
+    ) -> UpstreamRow<'a> {
+        let (attempts_before, responses_before) =
+            before.map_or((0, [0; 5]), |it| (it.attempts, it.responses));
+        let (unconnected, broken) = failed_attempts(status);
+        let (unconnected_before, broken_before) = before.map_or((0, 0), failed_attempts);
         let sent = status.mirrors[MirrorOutcome::Sent as usize];
         let mut faults: Vec<_> = status
             .faults
@@ -51,6 +90,13 @@ impl<'a> UpstreamRow<'a> {
         faults.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         UpstreamRow {
             name: &status.name,
+            total: status.attempts,
+            per_s: per_s(status.attempts, attempts_before),
+            classes_per_s: std::array::from_fn(|class| {
+                per_s(status.responses[class], responses_before[class])
+            }),
+            connect_errors_per_s: per_s(unconnected, unconnected_before),
+            broken_per_s: per_s(broken, broken_before),
             requests: status.requests,
             connections: status.connections,
             waiting: status.waiting,
@@ -61,6 +107,7 @@ impl<'a> UpstreamRow<'a> {
             faults,
             endpoints: endpoint_rows(&status.endpoints, wall),
             more_endpoints: status.endpoints.len().saturating_sub(DASHBOARD_ENDPOINTS),
+            no_endpoint: status.no_endpoint.map(fault_reason),
         }
     }
 }
@@ -83,10 +130,8 @@ impl EndpointRow {
             .ejection
             .and_then(|it| Some((it.reason, left(it.until)?)));
         let unreachable = endpoint.unreachable_until.and_then(left);
-        // A health check that succeeds is newer than the last attempt of a request.
-        let failing = endpoint
-            .connect_failure
-            .filter(|_| unreachable.is_some() || endpoint.verdict != CheckVerdict::Healthy);
+        // A later health check that connects to the same address has removed it.
+        let failing = endpoint.connect_failure;
         let check = endpoint.check_error.as_ref();
         let mut row = EndpointRow {
             address: endpoint.addr.to_string(),
@@ -107,7 +152,7 @@ impl EndpointRow {
             (_, Some((why, left)), failing) => {
                 row.state = "ejected";
                 row.why = Some(match failing {
-                    Some(failure) => format!("{why}: {}", connect_reason(failure.fault)),
+                    Some(failure) => format!("{why}: {}", fault_reason(failure.fault)),
                     None => why.to_string(),
                 });
                 row.since = failing.map(|failure| failure.since.as_secs());
@@ -115,7 +160,7 @@ impl EndpointRow {
             }
             (.., Some(failure)) => {
                 row.state = "unreachable";
-                row.why = Some(connect_reason(failure.fault).to_owned());
+                row.why = Some(fault_reason(failure.fault).to_owned());
                 row.since = Some(failure.since.as_secs());
                 until = unreachable;
             }

@@ -4,8 +4,7 @@ use ringmain_gateway::stats::{BUCKETS, SeriesReport};
 
 use super::MetricsPage;
 use crate::admin::AdminContext;
-
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+use crate::admin::status::CLASSES;
 
 pub(super) fn write_requests(page: &mut MetricsPage, inner: &AdminContext) {
     let totals = inner.site.stats().totals();

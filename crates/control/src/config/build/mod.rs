@@ -384,24 +384,23 @@ impl Builder<'_> {
 
     fn build_process(
         &mut self,
-        admin: Field<super::document::AdminSection>,
+        admin: Field<ShortOrFull<Parsed<model::Addr>, super::document::AdminSection>>,
         log: Field<ShortOrFull<Parsed<model::LogDestination>, super::document::AccessLogSection>>,
     ) {
         if let Some(admin) = admin.filter(|admin| admin.is_valid) {
             let position = admin.position;
-            let part = admin.value.unwrap_or_default();
-            let addresses = parsed_items(part.address);
-            if addresses.is_empty() {
-                self.errors.report(position, "the key `address`", "none");
-            }
-            let metrics = parsed_items(part.metrics);
-            self.check_admin_addresses(position, &addresses, &metrics);
-            self.built.config.admin = Some(model::Admin {
-                addresses,
-                hosts: parsed_items(part.hosts),
-                token: part.token.and_then(|at| self.check_api_key(at)),
-                metrics,
-            });
+            let built = match admin.value {
+                Some(ShortOrFull::Short(Parsed(address))) => model::Admin {
+                    addresses: vec![address],
+                    hosts: Vec::new(),
+                    token: None,
+                    metrics: Vec::new(),
+                },
+                Some(ShortOrFull::Full(part)) => self.build_admin(part, position),
+                None => self.build_admin(super::document::AdminSection::default(), position),
+            };
+            self.check_admin_addresses(position, &built.addresses, &built.metrics);
+            self.built.config.admin = Some(built);
         }
         if let Some(log) = &log {
             self.built.access_log_position = log.position;
@@ -420,6 +419,19 @@ impl Builder<'_> {
                     format: self.build_log_format(log.format),
                 },
             });
+    }
+
+    fn build_admin(&self, part: super::document::AdminSection, position: FilePosition) -> model::Admin {
+        let addresses = parsed_items(part.address);
+        if addresses.is_empty() {
+            self.errors.report(position, "the key `address`", "none");
+        }
+        model::Admin {
+            addresses,
+            hosts: parsed_items(part.hosts),
+            token: part.token.and_then(|at| self.check_api_key(at)),
+            metrics: parsed_items(part.metrics),
+        }
     }
 
     /// Refuses addresses of the administration that something else listens at.

@@ -65,8 +65,8 @@ pub(super) struct Document {
     /// Kubernetes as a second source of listeners, routes and upstreams, beside those of this file: the Gateways of a controller name
     /// and the routes that are attached to them. Default: none.
     pub(super) kubernetes: Field<KubernetesSection>,
-    /// The administration listener. Default: none.
-    pub(super) admin: Field<AdminSection>,
+    /// The administration listener: its address, or all settings. Default: none. Example: `127.0.0.1:9901`.
+    pub(super) admin: Field<ShortOrFull<Parsed<Addr>, AdminSection>>,
     /// The access log. Default: none.
     pub(super) access_log: Field<ShortOrFull<Parsed<LogDestination>, AccessLogSection>>,
     /// The limits of the process.
@@ -253,7 +253,7 @@ pub(super) struct StreamSection {
 }
 
 /// The administration listener. Every client that can connect to it may read everything, and may also change state unless
-/// `token` is set. Example: `{address: "127.0.0.1:9901"}`.
+/// `token` is set. Short form: the address. Example: `{address: "127.0.0.1:9901"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Admin")]

@@ -166,6 +166,7 @@ impl ForwardJob<'_, '_> {
             .filter(|selected| selected.endpoint.endpoint.addr != first.endpoint.addr)?;
         self.acquire_retry().then(|| {
             self.pool.upstream.circuit_breaker.count_hedge();
+            self.pool.count_attempt();
             selected
         })
     }
@@ -335,6 +336,7 @@ impl ForwardJob<'_, '_> {
             && fault.side() == FaultSide::Upstream
         {
             self.worker.counters.count_fault(fault);
+            self.pool.count_fault(fault);
             self.pool.record_outcome(&loser.endpoint, RequestOutcome::Failure);
         }
     }
