@@ -50,15 +50,15 @@ function record(view, text) {
   findings.get(text).push(view);
 }
 
-// Checks a page in every view. A finding does not end the run: one run shows all.
+// Checks a page in every view, loaded at each width: the sidebar is open on wide screens. A finding does not end the run: one run shows all.
 async function checkPage(tab, origin, path) {
   const wrong = watch(tab, origin);
   let views = 0;
-  await tab.goto(`${origin}/${path}`);
-  for (const colorScheme of SCHEMES) {
-    await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    for (const width of WIDTHS) {
-      await tab.setViewportSize({ width, height: 900 });
+  for (const width of WIDTHS) {
+    await tab.setViewportSize({ width, height: 900 });
+    await tab.goto(`${origin}/${path}`);
+    for (const colorScheme of SCHEMES) {
+      await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
       const view = `${path} (${width}, ${colorScheme})`;
       try {
         const theme = await tab.evaluate(() => document.documentElement.className);
