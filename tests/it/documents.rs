@@ -49,7 +49,7 @@ fn without_comments(text: &str) -> String {
     lines.map(|line| format!("{line}\n")).collect()
 }
 
-/// A guide that runs a file of `examples` shows parts of it.
+/// A guide that runs a file of `examples` shows parts of that file.
 #[test]
 fn guides_show_parts_of_the_examples_that_they_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
