@@ -6,12 +6,14 @@ import { userInfo } from 'node:os';
 import { extname, join, resolve, sep } from 'node:path';
 import { chromium } from 'playwright-core';
 
-import { Failed, check, expect, watch } from './checks.mjs';
+import { Failed, expect, problems, watch } from './checks.mjs';
 
 const WIDTHS = [1280, 400];
 const SCHEMES = ['light', 'dark'];
 // Tabs that are checked at once.
 const TABS = 3;
+// Views that are listed for a kind of finding.
+const SHOWN = 8;
 // Pages with the same contents again: all chapters in one, and the table of contents for browsers without a script.
 const LEFT_OUT = ['print.html', 'toc.html'];
 // Fewer than these: the book was not built whole.
@@ -42,39 +44,33 @@ async function serve(folder) {
   return { origin: `http://127.0.0.1:${server.address().port}`, end: () => { server.closeAllConnections(); server.close(); } };
 }
 
-// The findings by their text, each with the views that have it.
+// The findings by the expectation that is not met, each with the views that have it.
 const findings = new Map();
 
-function record(view, text) {
-  if (!findings.has(text)) findings.set(text, []);
-  findings.get(text).push(view);
+function record(view, expected, found) {
+  if (!findings.has(expected)) findings.set(expected, []);
+  findings.get(expected).push(`${view}: ${JSON.stringify(found)}`);
 }
+
+const isDark = () => /navy|coal|ayu/.test(document.documentElement.className);
 
 // Checks a page in every view, loaded at each width: the sidebar is open on wide screens. A finding does not end the run: one run shows all.
 async function checkPage(tab, origin, path) {
   const wrong = watch(tab, origin);
-  let views = 0;
   for (const width of WIDTHS) {
     await tab.setViewportSize({ width, height: 900 });
+    await tab.emulateMedia({ colorScheme: SCHEMES[0], reducedMotion: 'reduce' });
     await tab.goto(`${origin}/${path}`);
     for (const colorScheme of SCHEMES) {
-      await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      await tab.emulateMedia({ colorScheme });
+      await tab.waitForFunction(`(${isDark})() === ${colorScheme === 'dark'}`);
       const view = `${path} (${width}, ${colorScheme})`;
-      try {
-        const theme = await tab.evaluate(() => document.documentElement.className);
-        expect(`${view}: the theme of the scheme`, /navy|coal|ayu/.test(theme) === (colorScheme === 'dark'), theme);
-        await check(tab, view);
-      } catch (error) {
-        if (!(error instanceof Failed)) throw error;
-        record(view, error.message.replace(`${view}: `, ''));
-      }
+      for (const problem of (await problems(tab)).found) record(view, problem.expected, problem.found);
       if (shots) writeFileSync(join(shots, `${path.replaceAll('/', '-')}-${width}-${colorScheme}.png`), await tab.screenshot());
-      views += 1;
     }
   }
-  for (const text of wrong) record(path, `expected no error in the console and no request elsewhere, found ${text}`);
+  for (const text of wrong) record(path, 'no error in the console and no request elsewhere', text);
   tab.removeAllListeners();
-  return views;
 }
 
 async function main() {
@@ -85,20 +81,21 @@ async function main() {
   if (shots) mkdirSync(shots, { recursive: true });
   const server = await serve(book);
   const browser = await chromium.launch({ executablePath, args: userInfo().uid === 0 ? ['--no-sandbox'] : [] });
-  let views = 0;
   const pending = [...paths];
   try {
     await Promise.all(Array.from({ length: TABS }, async () => {
       const tab = await browser.newPage();
       tab.setDefaultTimeout(60_000);
-      for (let path = pending.shift(); path; path = pending.shift()) views += await checkPage(tab, server.origin, path);
+      for (let path = pending.shift(); path; path = pending.shift()) await checkPage(tab, server.origin, path);
     }));
   } finally {
     await browser.close();
     server.end();
   }
-  for (const [text, where] of findings) console.error(`FAILED: ${text}\n    in ${where.length} views: ${where.slice(0, 4).join(', ')}`);
-  console.log(`site: ${paths.length} pages, ${views} views, ${findings.size} findings`);
+  for (const [expected, where] of findings) {
+    console.error(`FAILED: expected ${expected}; ${where.length} times:\n    ${where.slice(0, SHOWN).join('\n    ')}`);
+  }
+  console.log(`site: ${paths.length} pages, ${paths.length * WIDTHS.length * SCHEMES.length} views, ${findings.size} kinds of findings`);
   return findings.size === 0 ? 0 : 1;
 }
 
