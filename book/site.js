@@ -1,4 +1,4 @@
-// Keyboard access to the parts of a page that scroll (wide tables and blocks of code), and to the button of the table of contents.
+// Keyboard access to the parts of a page that scroll (wide tables and blocks of code), and to the button of the table of contents; a name for the search.
 'use strict';
 
 (() => {
@@ -32,6 +32,8 @@
     event.preventDefault();
     toggle.click();
   });
+
+  document.getElementById('mdbook-searchbar').setAttribute('aria-label', 'Search');
 
   window.addEventListener('resize', update);
   window.addEventListener('load', update);

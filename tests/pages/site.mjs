@@ -73,6 +73,26 @@ async function checkPage(tab, origin, path) {
   tab.removeAllListeners();
 }
 
+// Checks the table of contents and the search of a narrow page, opened by keyboard, in both schemes.
+async function checkControls(tab, origin) {
+  for (const colorScheme of SCHEMES) {
+    await tab.setViewportSize({ width: WIDTHS[1], height: 900 });
+    await tab.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await tab.goto(`${origin}/install.html`);
+    await tab.keyboard.press('/');
+    await tab.keyboard.type('token');
+    await tab.waitForSelector('#mdbook-searchresults li');
+    for (const problem of (await problems(tab)).found) record(`search (${colorScheme})`, problem.expected, problem.found);
+    await tab.keyboard.press('Escape');
+    await tab.focus('#mdbook-sidebar-toggle');
+    await tab.keyboard.press('Enter');
+    await tab.waitForFunction(() => document.documentElement.classList.contains('sidebar-visible'));
+    // On a narrow page it moves the chapter aside, beyond the edge.
+    const { found } = await problems(tab);
+    for (const problem of found.filter(({ expected }) => expected.includes('axe'))) record(`table of contents (${colorScheme})`, problem.expected, problem.found);
+  }
+}
+
 async function main() {
   const all = readdirSync(book, { recursive: true }).filter((path) => path.endsWith('.html') && !LEFT_OUT.includes(path)).sort();
   expect(`at least ${PAGES_MIN} pages in ${book}`, all.length >= PAGES_MIN, all.length);
@@ -88,6 +108,7 @@ async function main() {
       tab.setDefaultTimeout(60_000);
       for (let path = pending.shift(); path; path = pending.shift()) await checkPage(tab, server.origin, path);
     }));
+    await checkControls(await browser.newPage(), server.origin);
   } finally {
     await browser.close();
     server.end();
