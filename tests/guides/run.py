@@ -32,6 +32,10 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+
+import marked_page  # noqa: E402
+
 PAGES = ROOT / "docs/how-to"
 NAMES = """
     reverse-proxy https load-balancing retries-and-timeouts canary mirroring cors websockets-and-grpc
@@ -44,6 +48,7 @@ NAMES = """
 SETTLE, START, LIMIT, ATTEMPTS = 0.6, 2.5, 60.0, 3
 # A configuration is reloaded by then.
 RELOAD = 0.6
+INSTRUCTIONS = ("setup",)
 
 
 class Shell:
@@ -105,38 +110,32 @@ def is_whole(text):
     return re.search(r"^(listen|listeners|kubernetes):", text, re.M) is not None
 
 
-def run_page(source, folder, programs):
+def run_page(name, source, folder, programs):
     """Runs a page and returns it with the real output, and the errors of its configurations."""
     shutil.copy(ROOT / "examples/whoami.py", folder)
     shell = Shell(folder, programs)
-    lines, result, errors, at = source.split("\n"), [], [], 0
+    lines, result, errors, copied = source.split("\n"), [], [], 0
     try:
-        while at < len(lines):
-            line = lines[at]
-            if setup := re.fullmatch(r"<!-- setup: (.*) -->", line):
-                shell.run(setup[1])
-            opening = re.fullmatch(r"( *)```(\S+) ?(.*)", line)
-            result.append(line)
-            at += 1
-            if not opening:
+        for step in marked_page.steps(name, source, INSTRUCTIONS):
+            if not step.is_block:
+                shell.run(step.rest)
                 continue
-            end = next(number for number in range(at, len(lines)) if lines[number].strip() == "```")
-            indent, language, mark = opening.groups()
-            body = [text[len(indent) :] for text in lines[at:end]]
-            text = "\n".join(body) + "\n"
-            if name := re.search(r"file=(\S+)", mark):
-                (folder / name[1]).write_text(text)
-            elif language == "yaml" and not mark and is_whole(text):
+            result += lines[copied : step.line]
+            body, text = step.lines, step.text + "\n"
+            if file := step.named.get("file"):
+                (folder / file).write_text(text)
+            elif step.kind == "yaml" and not step.words and is_whole(text):
                 # The check opens logs.
                 text = text.replace("/var/log/ringmain/", "").replace("/var/log/", "")
                 (folder / "ringmain.yaml").write_text(text)
                 time.sleep(RELOAD)
                 if ": valid: " not in (said := shell.run("ringmain check ringmain.yaml")):
-                    errors.append(f"line {at + 1}: {said}")
-            elif language == "console" and not mark:
+                    errors.append(f"line {step.line + 1}: {said}")
+            elif step.kind == "console" and not step.words:
                 body = run_commands(shell, body)
-            result += [indent + text if text else text for text in body] + [lines[end]]
-            at = end + 1
+            result += [step.indent + line if line else line for line in body]
+            copied = step.end - 1
+        result += lines[copied:]
     finally:
         shell.close()
     return "\n".join(result), errors
@@ -194,7 +193,10 @@ def attempt(name, programs, write):
     page = PAGES / f"{name}.md"
     source = page.read_text()
     with tempfile.TemporaryDirectory(prefix="guide-") as folder:
-        result, errors = run_page(source, pathlib.Path(folder), programs)
+        try:
+            result, errors = run_page(page.name, source, pathlib.Path(folder), programs)
+        except marked_page.PageError as why:
+            return [str(why)]
     if write and not errors:
         page.write_text(result)
     elif not write:

@@ -1,6 +1,8 @@
 //! Facts of the README and of the pages against the program: the first application is the example, the limits are the defaults.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use ringmain::Limits;
@@ -10,12 +12,68 @@ const README: &str = include_str!("../../README.md");
 const RESULTS: &str = include_str!("../../bench/results-proxy.md");
 const LOG_FIELDS: &str = include_str!("../../docs/reference/log-fields.md");
 const LIMITS: &str = include_str!("../../docs/reference/limits.md");
+const SYSTEMD: &str = include_str!("../../docs/how-to/systemd.md");
+const ACCESS_LOG: &str = include_str!("../../docs/how-to/access-log.md");
 
 #[test]
 fn the_first_application_is_the_example() {
     let code = README.split("```rust\n").nth(1).unwrap();
     let code = code.split("```\n").next().unwrap();
     assert_eq!(code, include_str!("../../examples/hello.rs"));
+}
+
+/// Returns the first block of a page that begins with this line.
+#[track_caller]
+fn block<'a>(page: &'a str, opening: &str) -> &'a str {
+    let rest = page.split_once(&format!("\n{opening}\n"));
+    let (_, rest) = rest.unwrap_or_else(|| panic!("the page has no block `{opening}`"));
+    &rest[..=rest.find("\n```").expect("the block ends")]
+}
+
+/// Pages for installations without a package show its files whole.
+#[test]
+fn pages_show_the_files_of_the_packages() {
+    let unit = include_str!("../../packaging/systemd/ringmain.service");
+    assert_eq!(block(SYSTEMD, "```ini file=ringmain.service"), unit);
+    let rotation = ACCESS_LOG.split("\n## Rotate the file\n").nth(1).unwrap();
+    assert_eq!(
+        block(rotation, "```text"),
+        include_str!("../../packaging/logrotate")
+    );
+}
+
+/// Returns a YAML text without comments and empty lines.
+fn without_comments(text: &str) -> String {
+    let lines = text.lines().map(str::trim_end);
+    let lines = lines.filter(|line| !line.is_empty() && !line.trim_start().starts_with('#'));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// A guide that runs a file of `examples` shows parts of that file.
+#[test]
+fn guides_show_parts_of_the_examples_that_they_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut compared = Vec::new();
+    for entry in fs::read_dir(root.join("docs/how-to")).unwrap() {
+        let path = entry.unwrap().path();
+        let page = fs::read_to_string(&path).unwrap();
+        let Some((_, rest)) = page.split_once("ringmain run examples/") else {
+            continue;
+        };
+        let example = rest.split_whitespace().next().unwrap();
+        let whole = fs::read_to_string(root.join("examples").join(example)).unwrap();
+        let whole = format!("\n{}", without_comments(&whole));
+        for part in page.split("\n```yaml\n").skip(1) {
+            let part = without_comments(&part[..=part.find("\n```").expect("the block ends")]);
+            assert!(
+                whole.contains(&format!("\n{part}")),
+                "{}: expected a part of examples/{example}, found\n{part}",
+                path.display()
+            );
+            compared.push(example.to_owned());
+        }
+    }
+    assert!(compared.len() >= 5, "{compared:?}");
 }
 
 /// The first comparison of the results is the one that the README shows: date, build, versions and every number.

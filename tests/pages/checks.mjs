@@ -33,18 +33,27 @@ function cutParts() {
   return [...document.querySelectorAll('body *')].filter(isCut).map((element) => element.outerHTML.slice(0, 120));
 }
 
-// `where` names page, width and scheme in messages.
-export async function check(page, where) {
+// Returns the problems of a page as it is displayed, each with the expectation and what was found, and the number of findings of axe.
+export async function problems(page) {
   const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  expect(`${where}: nothing beyond the right edge`, over <= 0, over);
   const cut = await page.evaluate(cutParts);
-  expect(`${where}: no part that is cut`, cut.length === 0, cut);
-  await page.evaluate(axe);
+  if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(axe);
   const { violations } = await page.evaluate(() => window.axe.run(document, { resultTypes: ['violations'] }));
-  const short = violations.map(({ id, impact, nodes }) => ({ id, impact, nodes: nodes.slice(0, 3).map((node) => node.html.slice(0, 160)) }));
-  const serious = short.filter(({ impact }) => impact === 'serious' || impact === 'critical');
-  expect(`${where}: no serious finding of axe`, serious.length === 0, serious);
-  return short.length;
+  const found = [];
+  if (over > 0) found.push({ expected: 'nothing beyond the right edge', found: over });
+  if (cut.length > 0) found.push({ expected: 'no part that is cut', found: cut });
+  for (const { id, impact, nodes } of violations) {
+    if (impact !== 'serious' && impact !== 'critical') continue;
+    found.push({ expected: `no serious finding of axe, such as ${id}`, found: nodes.slice(0, 3).map((node) => node.html.slice(0, 160)) });
+  }
+  return { found, findings: violations.length };
+}
+
+// `where` names page, width and scheme in messages. Returns the number of findings of axe, none of them serious.
+export async function check(page, where) {
+  const { found, findings } = await problems(page);
+  for (const problem of found) expect(`${where}: ${problem.expected}`, false, problem.found);
+  return findings;
 }
 
 // Collects console errors, and requests to other servers than `origin`.

@@ -25,39 +25,20 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 import brokers
 import rig
 
+sys.path.insert(0, str(rig.REPO / "tests" / "support"))
+
+import marked_page  # noqa: E402
+
 PAGES = rig.REPO / "docs" / "how-to"
 NATS_CLI_VERSION = "v0.5.1"
 # Of an SDK that reconnects, at most: its delay doubles up to 20 s.
 OUTPUT_SECONDS = 60
-
-
-class Block:
-    """A fenced block of a page: its language, the words after it, its text, and the line on which it starts."""
-
-    def __init__(self, info, text, line):
-        self.language, *words = info.split() or [""]
-        self.words = {name: value for name, _, value in (word.partition("=") for word in words)}
-        self.text, self.line = text, line
-
-
-def blocks(page):
-    """Returns the blocks of a page."""
-    found, fence = [], None
-    for number, line in enumerate(page.read_text().splitlines(), 1):
-        if fence is None and line.startswith("```"):
-            fence, lines = (line[3:], number), []
-        elif line == "```":
-            found.append(Block(fence[0], "\n".join(lines), fence[1]))
-            fence = None
-        elif fence:
-            lines.append(line)
-    rig.check(fence is None, f"{page.name}: a block is not closed")
-    return found
 
 
 class Loopback:
@@ -102,12 +83,15 @@ class Reader:
 
     def follow(self):
         """Runs every block. Returns how many there were of each kind."""
-        found = blocks(self.page)
+        try:
+            found = marked_page.steps_of(self.page)
+        except marked_page.PageError as why:
+            raise rig.Failed(str(why)) from None
         counts = {}
         for block, after in zip(found, [*found[1:], None]):
-            kind = "file" if "file" in block.words else block.language
+            kind = "file" if "file" in block.named else block.kind
             step = getattr(self, f"do_{kind}", None)
-            rig.check(step, f"a block of `{block.language}` is neither run nor compared: {self.page.name}:{block.line}")
+            rig.check(step, f"a block of `{block.kind}` is neither run nor compared: {self.page.name}:{block.line}")
             try:
                 step(block, after)
             except rig.Failed as why:
@@ -123,7 +107,7 @@ class Reader:
 
     def do_file(self, block, _):
         """Writes a file."""
-        (self.dir / block.words["file"]).write_text(block.text + "\n")
+        (self.dir / block.named["file"]).write_text(block.text + "\n")
 
     def do_yaml(self, block, _):
         """Compares a part of the example with the file that the page runs."""
@@ -140,7 +124,7 @@ class Reader:
 
     def do_sh(self, block, after):
         """Runs commands."""
-        words = block.words
+        words = block.named
         if "stop" in words:
             self.stop(words["stop"])
         if "instead" in words:
@@ -154,16 +138,16 @@ class Reader:
 
     def do_text(self, block, _):
         """Compares the output of a terminal, or of the block before."""
-        name = block.words.get("terminal")
+        name = block.named.get("terminal")
         if name is None:
-            rig.check(matches(self.last, block.text), f"expected\n{block.text}\nfound\n{self.last}")
+            rig.check(marked_page.match_lines(self.last, block.text), f"expected\n{block.text}\nfound\n{self.last}")
             return
         terminal = self.terminals[name]
         start = self.read[name]
 
         def probe():
             ended = terminal.child.poll() is not None
-            end = matches(terminal.output()[start:], block.text)
+            end = marked_page.match_lines(terminal.output()[start:], block.text)
             rig.check(end or not ended, f"the command in the terminal {name} has exited with {terminal.child.returncode}")
             return end
 
@@ -174,7 +158,7 @@ class Reader:
         """Repeats commands until their output is that of the page."""
         def probe():
             with contextlib.suppress(rig.Failed):
-                return matches(self.run(text), wanted)
+                return marked_page.match_lines(self.run(text), wanted)
 
         rig.until(f"{text!r} has the output of the page", probe, OUTPUT_SECONDS, 0.2)
 
@@ -222,20 +206,6 @@ def plain(text):
     """Returns a YAML text without comments and empty lines."""
     lines = [line.rstrip() for line in text.splitlines() if not line.lstrip().startswith("#")]
     return "\n".join(line for line in lines if line)
-
-
-def matches(output, page):
-    """Returns the position behind the lines of a page in an output that has them in this order, else None."""
-    position = 0
-    for line in page.splitlines():
-        if not line.strip():
-            continue
-        pattern = "[^\n]*".join(re.escape(part) for part in line.rstrip().split("…"))
-        found = re.compile(rf"^{pattern}[ \t\r]*$", re.MULTILINE).search(output, position)
-        if found is None:
-            return None
-        position = found.end()
-    return position
 
 
 def nats_cli():

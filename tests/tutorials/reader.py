@@ -28,12 +28,17 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 import browser
-import page as pages
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
+
+import marked_page  # noqa: E402
 
 REPO = pathlib.Path(__file__).resolve().parent.parent.parent
+INSTRUCTIONS = ("browser",)
 IMAGES = REPO / "docs" / "images"
 # For outputs and elements that a step waits for.
 WAIT_SECONDS = 60
@@ -52,7 +57,7 @@ class Skipped(Exception):
 
 def match(output, step):
     """Returns the position behind the lines of a block in an output, else None."""
-    return pages.match_lines(output, step.text, "varies" in step.words)
+    return marked_page.match_lines(output, step.text, "varies" in step.words)
 
 
 class Terminal:
@@ -93,7 +98,7 @@ class Reader:
 
     def follow(self):
         """Runs every step. Returns their number."""
-        found = pages.steps(self.page)
+        found = marked_page.steps_of(self.page, INSTRUCTIONS)
         for step, after in zip(found, [*found[1:], None]):
             try:
                 self.do(step, after)

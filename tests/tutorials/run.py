@@ -18,8 +18,8 @@ import tempfile
 import time
 
 import network
-import page as pages
 import reader as readers
+from reader import marked_page
 
 FOLDER = readers.REPO / "docs" / "tutorials"
 
@@ -59,9 +59,9 @@ def environment(folder, name, options):
 def follow(name, options):
     """Follows a tutorial. Returns the number of its steps."""
     page = FOLDER / f"{name}.md"
-    length = pages.words(page)
-    if length > pages.WORDS:
-        raise readers.Failed(f"{page.name} has {length} words: expected at most {pages.WORDS}")
+    length = marked_page.words(page)
+    if length > marked_page.WORDS:
+        raise readers.Failed(f"{page.name} has {length} words: expected at most {marked_page.WORDS}")
     for program in TUTORIALS[name][1]:
         if not shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
             raise readers.Skipped(f"needs `{program}`")
@@ -104,7 +104,7 @@ def main():
             outcome, detail = "ok", f"{follow(name, options)} steps, ends with {TUTORIALS[name][0]}"
         except readers.Skipped as why:
             outcome, detail = "skipped", str(why)
-        except (readers.Failed, pages.PageError) as why:
+        except (readers.Failed, marked_page.PageError) as why:
             outcome, detail, text = "FAILED", f"expected {TUTORIALS[name][0]}", str(why)
         counts[outcome] += 1
         print(f"{outcome:8}{name:16}{detail} ({time.monotonic() - begun:.0f} s)", flush=True)

@@ -40,6 +40,11 @@ const STEPS: &[Step] = &[
         name: "spell",
         work: Work::Commands(&[Line::new("cargo xtask spell")]),
     },
+    // The reader of the pages that suites follow, and whether it can read every page.
+    Step {
+        name: "scripts",
+        work: Work::Commands(&[Line::new("python3 -m unittest discover --quiet -s tests/support")]),
+    },
     Step {
         name: "clippy",
         work: Work::Commands(&[Line::new(

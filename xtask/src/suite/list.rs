@@ -110,6 +110,18 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[RELEASE, Line::new("tests/pages/run.sh target/release/ringmain")],
     },
     Suite {
+        name: "site",
+        about: "the documentation site in Chromium: every page at two widths, light and dark: layout, accessibility (axe); ten minutes, needs mdbook, Node and npm, Chromium or Chrome, and the package registry",
+        lines: &[Line::new("cargo xtask book"), Line::new("tests/pages/site.sh")],
+    },
+    Suite {
+        name: "workflows",
+        about: "actionlint on .github/workflows, with shellcheck for their scripts where it is installed; a minute, needs Go and its module proxy",
+        lines: &[Line::new(
+            "go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12",
+        )],
+    },
+    Suite {
         name: "shop",
         about: "examples/shop.yaml in front of nginx, a Go and a Node server: a script of requests for each feature; two minutes",
         lines: &[
