@@ -16,8 +16,9 @@ pub(crate) use self::measure::Measure;
 use super::help;
 use super::values::number_in_range;
 
-/// The default directory of the journal of changes.
-const STATE: &str = "/var/lib/ringmain/tune";
+/// The default directory of the journal of changes: that of the exported unit. It is not below `/var/lib/ringmain`, whose owner is the user of
+/// the server.
+const STATE: &str = "/var/lib/ringmain-tune";
 
 /// Audit the settings of this host for a network service, apply changes, and revert them.
 #[derive(Debug, Args)]
