@@ -30,6 +30,15 @@
 {{- if not $v.image.repository -}}
 {{- fail "image.repository is required: the registry and name that the image was pushed to, such as registry.example.com/ringmain" -}}
 {{- end -}}
+{{- if not (regexMatch "^(pod|[0-9.]+(/[0-9]+)?|[0-9a-fA-F:]*:[0-9a-fA-F:]*(/[0-9]+)?)$" $v.gatewayAPI.addresses) -}}
+{{- fail (printf "gatewayAPI.addresses: expected `pod`, or a range such as 10.97.0.0/16, found %q" $v.gatewayAPI.addresses) -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z0-9.-]+/[^/ ][^ ]*$" $v.gatewayAPI.controllerName) -}}
+{{- fail (printf "gatewayAPI.controllerName: expected a domain and a path such as ringmain.dev/gateway, found %q" $v.gatewayAPI.controllerName) -}}
+{{- end -}}
+{{- if or (hasPrefix "/" $v.ioUring.profile) (contains ".." $v.ioUring.profile) (not $v.ioUring.profile) -}}
+{{- fail (printf "ioUring.profile: expected a path below /var/lib/kubelet/seccomp such as ringmain.json, found %q" $v.ioUring.profile) -}}
+{{- end -}}
 {{- if hasKey $config "kubernetes" -}}
 {{- fail "config.kubernetes: set gatewayAPI instead, from which the chart writes this key" -}}
 {{- end -}}
