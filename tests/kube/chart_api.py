@@ -80,6 +80,16 @@ def dry_run(rig, text, name):
     return expected
 
 
+def admit_restricted(rig, chart, file):
+    """A Pod of the values complies with the Pod Security level `restricted`."""
+    workload = next(part for part in chart.objects(file) if part["kind"] in ("Deployment", "DaemonSet"))
+    template = workload["spec"]["template"]
+    if template["spec"].get("hostNetwork"):
+        return
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ringmain", "labels": template["metadata"]["labels"]}, "spec": template["spec"]}
+    rig.kubectl("create", "--dry-run=server", "-n", "restricted", "-f", "-", text=json.dumps(pod))
+
+
 def accepted(chart, sets, folder):
     """An API server accepts every object, and grants the rights of the smallest values and no others"""
     rig = Rig(folder)
@@ -89,14 +99,17 @@ def accepted(chart, sets, folder):
         def helm(*args):
             return rig.run("in.sh", chart.helm, *args, "-n", "ringmain")
 
-        for namespace in ("ringmain", "shop", "accounts", "elsewhere"):
+        for namespace in ("ringmain", "ringmain-seccomp", "shop", "accounts", "elsewhere"):
             rig.kubectl("create", "namespace", namespace)
+        rig.kubectl("create", "namespace", "restricted")
+        rig.kubectl("label", "namespace", "restricted", "pod-security.kubernetes.io/enforce=restricted")
         rig.kubectl("apply", "-f", str(ROOT / "tests/kube/podmonitor.yaml"))
         rig.kubectl("wait", "--for", "condition=Established", "--timeout", "60s", "crd/podmonitors.monitoring.coreos.com")
         count = 0
         for name, file in sets.items():
             count += dry_run(rig, chart.text(file), name)
             helm("install", "ringmain", str(CHART), "-f", file, "--dry-run=server")
+            admit_restricted(rig, chart, file)
         for file in sorted((ROOT / "deploy/manifests").glob("*.yaml")):
             count += dry_run(rig, file.read_text(), file.name)
         dry_run(rig, (ROOT / "deploy/seccomp/install.yaml").read_text(), "seccomp/install.yaml")
