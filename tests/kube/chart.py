@@ -220,6 +220,20 @@ def check_security(name, pod, container):
         expect("sysctls" not in pod["securityContext"], f"{name}: sysctls of the node's network")
 
 
+def typed(chart):
+    """Every object has only fields of its type"""
+    with tempfile.TemporaryDirectory() as folder:
+        reader, file = pathlib.Path(folder) / "exports", pathlib.Path(folder) / "objects.yaml"
+        done = subprocess.run(["go", "build", "-o", str(reader), "."], cwd=ROOT / "tests/exports", capture_output=True, text=True)
+        expect(done.returncode == 0, f"go build tests/exports: {done.stderr[-600:]}")
+        texts = {name: chart.text(values) for name, values in value_sets().items()}
+        texts["seccomp/install.yaml"] = (ROOT / "deploy/seccomp/install.yaml").read_text()
+        for name, text in texts.items():
+            file.write_text(text)
+            done = subprocess.run([str(reader), "objects", str(file)], capture_output=True, text=True)
+            expect(done.returncode == 0, f"{name}: {done.stderr}")
+
+
 def replaced(chart):
     """Pods are replaced for keys that only a start reads, and for no other"""
     def stamp(config):
@@ -288,7 +302,7 @@ def main():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return 0
-    checks = [(check, (chart,)) for check in (lint, documented, refused, consistent, replaced, rights, current)]
+    checks = [(check, (chart,)) for check in (lint, documented, refused, typed, consistent, replaced, rights, current)]
     if args.binary:
         checks.append((configurations, (chart, args.binary.resolve())))
     folder = os.environ.get("RINGMAIN_KUBE_RIG")

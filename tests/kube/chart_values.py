@@ -10,7 +10,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/ringmain"
 PAGE = ROOT / "docs/reference/helm.md"
 
-# Keys of which users define the contents: the chart has no values below them.
 HEAD = """# Values of the Helm chart
 
 <!-- Generated from values.yaml and values.schema.json in deploy/helm/ringmain: change those, then run
@@ -112,6 +111,7 @@ def check():
 def page():
     """The page of the reference."""
     text, values, schema = read()
+    check()
     described = descriptions(text)
     groups = {}
     for path, default in leaves(values):
