@@ -29,6 +29,7 @@ import chart_values
 from chart_values import CHART, ROOT
 
 MANIFESTS = ROOT / "deploy/manifests"
+GUIDE = ROOT / "docs/how-to/kubernetes-helm.md"
 PLAIN = ("deployment", "daemonset", "push")
 HELM = "v3.22.0"
 # The oldest that Chart.yaml permits.
@@ -220,6 +221,35 @@ def check_security(name, pod, container):
         expect("sysctls" not in pod["securityContext"], f"{name}: sysctls of the node's network")
 
 
+def guide(chart):
+    """The values in the guide are accepted, and its files are those of the chart"""
+    text = GUIDE.read_text()
+    _, values, _ = chart_values.read()
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml fragment\n(.+?)```", text, re.S)]
+    blocks = [block for block in blocks if block.keys() <= values.keys()]
+    expect(len(blocks) >= 5, f"expected at least five blocks of values, found {len(blocks)}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "values.yaml"
+        for block in blocks:
+            file.write_text(yaml.safe_dump({**block, "image": {"repository": "registry.example.com/ringmain"}}))
+            chart.objects(file)
+    named = set(re.findall(r"ci/([a-z]+)-values.yaml", text))
+    expect(named <= set(value_sets()), f"the guide names {named}")
+    for value in re.findall(r"`((?:%s)\.[A-Za-z.]+)" % "|".join(values), text):
+        path = tuple(value.split(".")) if not value.startswith("config.") else ("config",)
+        if path[0] != "resources":
+            chart_values.schema_of(chart_values.read()[2], path)
+
+
+def versions(_):
+    """The chart has the version of the program, and the guide its version of Kubernetes"""
+    about = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    version = re.search(r'\[workspace.package\]\nversion = "(.+)"', (ROOT / "Cargo.toml").read_text())[1]
+    expect(about["version"] == about["appVersion"] == version, f"expected version {version}, found {about['version']}, {about['appVersion']}")
+    minor = ".".join(KUBERNETES.split(".")[:2])
+    expect(about["kubeVersion"].startswith(f">={minor}") and f"Kubernetes {minor} or later" in GUIDE.read_text(), "the least version of Kubernetes")
+
+
 def typed(chart):
     """Every object has only fields of its type"""
     with tempfile.TemporaryDirectory() as folder:
@@ -302,7 +332,7 @@ def main():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         return 0
-    checks = [(check, (chart,)) for check in (lint, documented, refused, typed, consistent, replaced, rights, current)]
+    checks = [(check, (chart,)) for check in (lint, documented, refused, guide, versions, typed, consistent, replaced, rights, current)]
     if args.binary:
         checks.append((configurations, (chart, args.binary.resolve())))
     folder = os.environ.get("RINGMAIN_KUBE_RIG")

@@ -42,7 +42,7 @@ KINDS = ("clusterroles,clusterrolebindings,roles,rolebindings,deployments,daemon
 
 
 def is_permitted(rig, verb, resource, name, namespace):
-    """Whether the API server permits a request to the ServiceAccount of the release. Lists and watches of one name select it by field."""
+    """Returns whether the API server permits a request of the release's ServiceAccount. Lists and watches of one name select it by field."""
     resource, _, subresource = resource.partition("/")
     plural, _, group = resource.partition(".")
     attributes = {"verb": verb, "group": group, "version": "*", "resource": plural, "subresource": subresource}
@@ -54,7 +54,7 @@ def is_permitted(rig, verb, resource, name, namespace):
 
 
 def list_by_name(rig, name):
-    """Whether the ServiceAccount may really list one Secret by its name: the request, not a review of it."""
+    """Returns whether the ServiceAccount can list a Secret by its name: sends the request, not a review."""
     path = f"/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3D{name}"
     try:
         rig.kubectl("get", "--as", ACCOUNT, "--raw", path)
@@ -66,13 +66,13 @@ def list_by_name(rig, name):
 
 
 def left(rig):
-    """Objects with the label of the release."""
+    """Returns the objects with the label of the release."""
     found = rig.kubectl("get", KINDS, "-A", "-l", "app.kubernetes.io/instance=ringmain", "-o", "name").split()
     return sorted(found)
 
 
 def dry_run(rig, text, name):
-    """Every object is accepted, without unknown fields."""
+    """Checks that every object is accepted, without unknown fields. Returns their number."""
     done = rig.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", text=text)
     expected = sum(1 for part in yaml.safe_load_all(text) if part)
     accepted = [line for line in done.splitlines() if line.endswith("(server dry run)")]
@@ -81,7 +81,7 @@ def dry_run(rig, text, name):
 
 
 def admit_restricted(rig, chart, file):
-    """A Pod of the values complies with the Pod Security level `restricted`."""
+    """Checks that a Pod of the values complies with the Pod Security level `restricted`."""
     workload = next(part for part in chart.objects(file) if part["kind"] in ("Deployment", "DaemonSet"))
     template = workload["spec"]["template"]
     if template["spec"].get("hostNetwork"):

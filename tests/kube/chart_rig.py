@@ -86,24 +86,24 @@ class Cluster:
         until("no Pod is left", lambda: not self.pods(), WITHIN)
 
     def pods(self):
-        """Name and address of each Pod of the release that is not terminating."""
+        """Returns the address of each Pod of the release by name, terminating ones included."""
         found = json.loads(self.rig.kubectl("get", "pods", "-n", "ringmain", "-o", "json"))["items"]
         return {pod["metadata"]["name"]: pod["status"].get("podIP") for pod in found}
 
     def serving(self):
-        """The Pods that are not terminating."""
+        """Returns the names of Pods that are not terminating."""
         found = json.loads(self.rig.kubectl("get", "pods", "-n", "ringmain", "-o", "json"))["items"]
         return {pod["metadata"]["name"] for pod in found if "deletionTimestamp" not in pod["metadata"]}
 
     def status(self, url, *options):
-        """The status of a response, 0 without one."""
+        """Returns the status of a response, 0 without one."""
         try:
             return int(self.rig.run("in.sh", "curl", "-sk", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", *options, url))
         except RuntimeError:
             return 0
 
     def serves(self, address):
-        """The route responds at an address, over HTTP and over TLS."""
+        """Waits until the route responds at an address, over HTTP and over TLS."""
         until(f"the route at {address}", lambda: self.status(f"http://{address}/", "-H", f"Host: {SHOP}") == 200, WITHIN)
         resolve = ("--resolve", f"{SHOP}:443:{address}")
         until(f"the route at {address} over TLS", lambda: self.status(f"https://{SHOP}/", *resolve) == 200, WITHIN)

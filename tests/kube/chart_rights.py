@@ -26,7 +26,7 @@ class Wrong(Exception):
 
 
 def kinds():
-    """Group and plural of each kind that the program reads."""
+    """Returns group and plural of each kind that the program reads."""
     text = (ROOT / "crates/kube/src/objects/kind.rs").read_text()
     table = text[text.index("const NAMES"):text.index("impl Kind")]
     constants = {name: value for name, value in re.findall(r'const (\w+): &str = "([^"]+)";', text)}
@@ -38,7 +38,7 @@ def kinds():
 
 
 def requests():
-    """Every (group, resource, verb) that the program requests."""
+    """Returns every (group, resource, verb) that the program requests."""
     wanted = set(OTHERS)
     for group, plural in kinds():
         wanted |= {(group, plural, "list"), (group, plural, "watch")}
@@ -50,7 +50,7 @@ def requests():
 
 
 def granted(objects, kinds_of_roles=("ClusterRole", "Role")):
-    """Every (group, resource, verb) that Roles grant, whatever the namespace and names."""
+    """Returns every (group, resource, verb) that Roles grant, whatever the namespace and names."""
     rights = set()
     for role in objects:
         if role["kind"] in kinds_of_roles:
@@ -65,7 +65,7 @@ def expect_equal(found, wanted, name):
 
 
 def check(sets):
-    """`sets`: the objects by the name of the values."""
+    """Checks the objects of each file with values, by its name."""
     wanted = requests()
     references = {right for right in wanted if right[1] in ("secrets", "configmaps")}
     secrets = {right for right in references if right[1] == "secrets"}

@@ -35,7 +35,7 @@ def leaves(tree, path=()):
 
 
 def descriptions(text):
-    """The comment above each key of values.yaml, by path. Lists and maps in flow style have no keys of their own."""
+    """Returns the comment above each key of values.yaml, by path. Lists and maps in flow style have no keys of their own."""
     found, stack, comment = {}, [], []
     for line in text.splitlines():
         stripped = line.strip()
@@ -53,7 +53,7 @@ def descriptions(text):
 
 
 def schema_of(schema, path):
-    """The schema of a value."""
+    """Returns the schema of a value."""
     for key in path:
         schema = schema.get("properties", {}).get(key)
         if schema is None:
@@ -62,7 +62,7 @@ def schema_of(schema, path):
 
 
 def type_name(schema):
-    """The type of a value in words."""
+    """Returns the type of a value in words."""
     if "enum" in schema:
         return " or ".join(f"`{choice}`" for choice in schema["enum"])
     if "oneOf" in schema:
@@ -87,7 +87,7 @@ def read():
 
 
 def check():
-    """Each value has a description and a type, and each property of the schema is a value."""
+    """Checks that each value has a description and a type, and that each property of the schema is a value."""
     text, values, schema = read()
     described = descriptions(text)
     paths = [path for path, _ in leaves(values)]
@@ -109,7 +109,7 @@ def check():
 
 
 def page():
-    """The page of the reference."""
+    """Returns the page of the reference."""
     text, values, schema = read()
     check()
     described = descriptions(text)
