@@ -112,7 +112,7 @@ class Cluster:
     def status(self, url, *options):
         """Returns the status of a response, 0 without one."""
         try:
-            return int(self.rig.run("in.sh", "curl", "-sk", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", *options, url))
+            return int(self.rig.run("in.sh", "curl", "-sk", "--noproxy", "*", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", *options, url))
         except RuntimeError:
             return 0
 
