@@ -2,6 +2,7 @@
 //
 //	exports daemonset FILE   Kubernetes' own types, strictly: an unknown field is an error
 //	exports seccomp FILE     the profile as container runtimes read it, and each system call's name
+//	exports objects FILE     every object of the file, strictly; those of custom resources are skipped
 package main
 
 import (
@@ -10,9 +11,15 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	apps "k8s.io/api/apps/v1"
+	autoscaling "k8s.io/api/autoscaling/v2"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	rbac "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -72,18 +79,60 @@ func seccomp(text []byte) error {
 	return nil
 }
 
+// types of objects by their apiVersion and kind.
+var types = map[string]func() any{
+	"apps/v1 DaemonSet":                               func() any { return new(apps.DaemonSet) },
+	"apps/v1 Deployment":                              func() any { return new(apps.Deployment) },
+	"autoscaling/v2 HorizontalPodAutoscaler":          func() any { return new(autoscaling.HorizontalPodAutoscaler) },
+	"networking.k8s.io/v1 NetworkPolicy":              func() any { return new(networking.NetworkPolicy) },
+	"policy/v1 PodDisruptionBudget":                   func() any { return new(policy.PodDisruptionBudget) },
+	"rbac.authorization.k8s.io/v1 ClusterRole":        func() any { return new(rbac.ClusterRole) },
+	"rbac.authorization.k8s.io/v1 ClusterRoleBinding": func() any { return new(rbac.ClusterRoleBinding) },
+	"rbac.authorization.k8s.io/v1 Role":               func() any { return new(rbac.Role) },
+	"rbac.authorization.k8s.io/v1 RoleBinding":        func() any { return new(rbac.RoleBinding) },
+	"v1 ConfigMap":                                    func() any { return new(core.ConfigMap) },
+	"v1 Service":                                      func() any { return new(core.Service) },
+	"v1 ServiceAccount":                               func() any { return new(core.ServiceAccount) },
+}
+
+var custom = []string{"gateway.networking.k8s.io/", "monitoring.coreos.com/"}
+
+func objects(text []byte) error {
+	for _, document := range strings.Split("\n"+string(text), "\n---\n") {
+		var head struct {
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+		}
+		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+			return err
+		}
+		name := head.APIVersion + " " + head.Kind
+		if head.Kind == "" || strings.HasPrefix(name, custom[0]) || strings.HasPrefix(name, custom[1]) {
+			continue
+		}
+		object := types[name]
+		if object == nil {
+			return fmt.Errorf("expected an object of a known type, found %s", name)
+		}
+		if err := yaml.UnmarshalStrict([]byte(document), object()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) != 3 {
-		log.Fatal("usage: exports daemonset|seccomp FILE")
+		log.Fatal("usage: exports daemonset|seccomp|objects FILE")
 	}
 	text, err := os.ReadFile(os.Args[2])
 	if err != nil {
 		log.Fatal(err)
 	}
-	read := map[string]func([]byte) error{"daemonset": daemonSet, "seccomp": seccomp}[os.Args[1]]
+	read := map[string]func([]byte) error{"daemonset": daemonSet, "seccomp": seccomp, "objects": objects}[os.Args[1]]
 	if read == nil {
-		log.Fatalf("expected daemonset or seccomp, found %s", os.Args[1])
+		log.Fatalf("expected daemonset, seccomp or objects, found %s", os.Args[1])
 	}
 	if err := read(text); err != nil {
 		log.Fatalf("%s: %v", os.Args[2], err)

@@ -242,6 +242,15 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "chart",
+        about: "the Helm chart: output, values and rights, each object at a real API server, then installed in a cluster whose Pods are the release binary; five minutes, needs the folder of a rig with up.sh, in.sh and down.sh in RINGMAIN_KUBE_RIG, root, openssl, curl, PyYAML, Go and its module proxy",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-cli --features kubernetes"),
+            Line::new("python3 tests/kube/chart.py target/release/ringmain"),
+            Line::new("python3 tests/kube/chart_rig.py target/release/ringmain"),
+        ],
+    },
+    Suite {
         name: "tutorials",
         about: "the five tutorials of docs/tutorials, each from its own text to its result: a row in a database, a point in Prometheus, a price in Chromium, a report, a changed test; fifteen minutes, needs git and the package registries",
         lines: &[

@@ -5,5 +5,6 @@ mod following;
 mod golden;
 mod modules;
 mod property;
+mod rights;
 mod schema;
 mod suite;

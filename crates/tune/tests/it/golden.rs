@@ -97,6 +97,15 @@ fn unknown_hardware_is_unknown_and_nothing_is_planned_for_it() {
 }
 
 #[test]
+fn the_profile_for_nodes_is_the_exported_one() {
+    check(
+        "../../../deploy/seccomp/ringmain",
+        "json",
+        &json::text(&export::seccomp()),
+    );
+}
+
+#[test]
 fn nothing_that_weakens_or_drops_is_planned_unless_it_is_accepted_by_name() {
     for name in ["ena16", "virtio", "container", "metal", "unknown"] {
         for profile in [Profile::Throughput, Profile::Latency, Profile::Efficiency] {

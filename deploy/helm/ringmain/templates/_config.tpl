@@ -1,0 +1,88 @@
+{{/* The configuration file: keys that other values set, over those of `config`. */}}
+
+{{- define "ringmain.config" -}}
+{{- $admin := dict
+  "address" (printf "127.0.0.1:%d" (int .Values.ports.admin))
+  "metrics" (printf ":%d" (int .Values.ports.metrics)) -}}
+{{- $limits := dict "drain" (printf "%ds" (int .Values.shutdown.drain)) -}}
+{{- $set := dict "admin" $admin "limits" $limits -}}
+{{- if .Values.gatewayAPI.enabled -}}
+{{- $pool := .Values.gatewayAPI.addresses -}}
+{{- if eq $pool "pod" -}}{{- $pool = "${env:POD_IP}" -}}{{- end -}}
+{{- $_ := set $set "kubernetes" (dict
+  "addresses" (dict "pool" $pool)
+  "controller" .Values.gatewayAPI.controllerName) -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite (deepCopy .Values.config) $set) -}}
+{{- end -}}
+
+{{/* The keys that a process reads only at its start: a change of them replaces Pods. */}}
+{{- define "ringmain.startConfig" -}}
+{{- $config := include "ringmain.config" . | fromYaml -}}
+{{- pick $config "admin" "access_log" "kubernetes" "limits" | toJson -}}
+{{- end -}}
+
+{{/* Rejects combinations that the schema cannot describe in words. */}}
+{{- define "ringmain.validate" -}}
+{{- $v := .Values -}}
+{{- $isRange := ne $v.gatewayAPI.addresses "pod" -}}
+{{- $config := $v.config -}}
+{{- if not $v.image.repository -}}
+{{- fail "image.repository is required: the registry and name that the image was pushed to, such as registry.example.com/ringmain" -}}
+{{- end -}}
+{{- if not (regexMatch "^(pod|[0-9.]+(/[0-9]+)?|[0-9a-fA-F:]*:[0-9a-fA-F:]*(/[0-9]+)?)$" $v.gatewayAPI.addresses) -}}
+{{- fail (printf "gatewayAPI.addresses: expected `pod`, or a range such as 10.97.0.0/16, found %q" $v.gatewayAPI.addresses) -}}
+{{- end -}}
+{{- if not (regexMatch "^[a-z0-9.-]+/[^/ ][^ ]*$" $v.gatewayAPI.controllerName) -}}
+{{- fail (printf "gatewayAPI.controllerName: expected a domain and a path such as ringmain.dev/gateway, found %q" $v.gatewayAPI.controllerName) -}}
+{{- end -}}
+{{- if or (hasPrefix "/" $v.ioUring.profile) (contains ".." $v.ioUring.profile) (not $v.ioUring.profile) -}}
+{{- fail (printf "ioUring.profile: expected a path below /var/lib/kubelet/seccomp such as ringmain.json, found %q" $v.ioUring.profile) -}}
+{{- end -}}
+{{- if hasKey $config "kubernetes" -}}
+{{- fail "config.kubernetes: set gatewayAPI instead, from which the chart writes this key" -}}
+{{- end -}}
+{{- range $key := list "address" "metrics" -}}
+{{- if hasKey ($config.admin | default dict) $key -}}
+{{- fail (printf "config.admin.%s: set ports instead, which the probes use too" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if hasKey ($config.limits | default dict) "drain" -}}
+{{- fail "config.limits.drain: set shutdown.drain instead, from which terminationGracePeriodSeconds is calculated" -}}
+{{- end -}}
+{{- if and (not $v.gatewayAPI.enabled) (not $v.existingConfigMap) (not (or $config.listen $config.listeners)) -}}
+{{- fail "nothing to serve: gatewayAPI.enabled is false, and config has neither listen nor listeners" -}}
+{{- end -}}
+{{- if and $v.existingConfigMap $config -}}
+{{- fail "config has no effect with existingConfigMap: leave one of them out" -}}
+{{- end -}}
+{{- if and $v.gatewayAPI.enabled $isRange (not $v.hostNetwork) -}}
+{{- fail (printf "gatewayAPI.addresses: the range %s requires hostNetwork: true; Pods with a network of their own have no address of it" $v.gatewayAPI.addresses) -}}
+{{- end -}}
+{{- if and $v.privilegedPorts (not $v.hostNetwork) -}}
+{{- fail "privilegedPorts is for hostNetwork: Pods with a network of their own may listen on all ports" -}}
+{{- end -}}
+{{- if and $v.networkPolicy.enabled $v.hostNetwork -}}
+{{- fail "networkPolicy.enabled: a NetworkPolicy has no effect on Pods with hostNetwork" -}}
+{{- end -}}
+{{- if $v.autoscaling.enabled -}}
+{{- if ne $v.kind "Deployment" -}}
+{{- fail "autoscaling.enabled requires kind: Deployment" -}}
+{{- end -}}
+{{- if not (or $v.autoscaling.cpu $v.autoscaling.pushClients) -}}
+{{- fail "autoscaling.enabled requires a criterion: autoscaling.cpu or autoscaling.pushClients" -}}
+{{- end -}}
+{{- if gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas) -}}
+{{- fail "autoscaling.minReplicas must not exceed autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if and $v.autoscaling.cpu (not (dig "requests" "cpu" "" $v.resources)) -}}
+{{- fail "autoscaling.cpu requires resources.requests.cpu, of which it is a percentage" -}}
+{{- end -}}
+{{- end -}}
+{{- if and $v.rbac.allSecrets $v.rbac.secrets -}}
+{{- fail "rbac.allSecrets includes rbac.secrets: leave one of them out" -}}
+{{- end -}}
+{{- if and $v.rbac.allConfigMaps $v.rbac.configMaps -}}
+{{- fail "rbac.allConfigMaps includes rbac.configMaps: leave one of them out" -}}
+{{- end -}}
+{{- end -}}
