@@ -339,6 +339,17 @@ impl<H: Handler> Worker<H> {
         self.deliver_told();
     }
 
+    /// Notifies every open connection of the shutdown to come.
+    pub(super) fn announce_drain(&mut self) {
+        let slots: Vec<Slot> = self.cx.core().records.slots().collect();
+        for slot in slots {
+            if self.is_open(slot) {
+                self.with_state(slot, |handler, conn, state| handler.drain_pending(conn, state));
+                self.deliver_told();
+            }
+        }
+    }
+
     pub(super) fn drain_one(&mut self, slot: Slot) {
         if self.is_open(slot) {
             self.with_state(slot, |handler, conn, state| handler.drain(conn, state));
