@@ -261,9 +261,15 @@ impl<M: Send + 'static> Running<M> {
         }
         *self.drain_at() = Some(clock::monotonic().saturating_add(self.drain_delay));
         self.shared.advance(State::DrainDelay);
+        self.log_drain_delay();
+    }
+
+    /// Logs the remaining time of the delay, rounded up to seconds.
+    pub(super) fn log_drain_delay(&self) {
+        let left = self.drain_due_in().unwrap_or_default();
         log::info!(
-            "shutting down in {:?}: new connections are still accepted; a second signal ends the delay",
-            self.drain_delay
+            "shutting down in {} s: new connections are still accepted; a second signal ends the delay",
+            left.as_millis().div_ceil(1000)
         );
     }
 

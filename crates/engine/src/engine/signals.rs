@@ -149,9 +149,10 @@ impl<M: Send + 'static> Running<M> {
                 Some(Signal::Terminate | Signal::Interrupt) if !asked => {
                     asked = true;
                     self.report_stopping(service);
-                    if !self.is_drain_pending() {
-                        self.begin_drain();
+                    if self.is_drain_delayed() {
+                        self.log_drain_delay();
                     }
+                    self.begin_drain();
                     if self.is_draining() {
                         self.log_shutdown();
                     }
