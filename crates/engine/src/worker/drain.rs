@@ -125,3 +125,40 @@ impl std::fmt::Debug for DrainTurn {
         f.write_str("DrainTurn")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::DrainSchedule;
+    use crate::backend::Time;
+    use crate::limits::DRAIN_SPREAD_START;
+
+    #[test]
+    fn ranks_have_equal_distances_within_the_spread() {
+        let (now, spread) = (Time(7), Duration::from_secs(10));
+        let first = now.after(DRAIN_SPREAD_START);
+        for count in [1, 2, 3, 7, 1000, 80_000] {
+            let schedule = DrainSchedule::new(now, spread, count);
+            assert_eq!(schedule.turn(0), first);
+            let even = spread.as_secs_f64() / f64::from(count);
+            for rank in 1..count {
+                let distance = schedule.turn(rank).since(schedule.turn(rank - 1));
+                assert!(
+                    (distance.as_secs_f64() - even).abs() < 1e-6,
+                    "rank {rank} of {count}: {distance:?}"
+                );
+            }
+            assert!(schedule.turn(count - 1) < first.after(spread));
+            assert_eq!(schedule.turn(count), first, "one that is opened in the shutdown");
+        }
+    }
+
+    #[test]
+    fn without_a_spread_all_are_due_at_once() {
+        let schedule = DrainSchedule::new(Time(0), Duration::ZERO, 3);
+        assert_eq!(schedule.turn(0), schedule.turn(2));
+        let none = DrainSchedule::new(Time(0), Duration::from_secs(1), 0);
+        assert_eq!(none.turn(0), Time(0).after(DRAIN_SPREAD_START));
+    }
+}

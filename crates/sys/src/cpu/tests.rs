@@ -93,7 +93,7 @@ fn a_group_outside_of_the_mount_is_the_mount() {
 
 #[test]
 fn no_proc_is_no_quota() {
-    assert_eq!(quota::under(Path::new("/nonexistent")), None);
+    assert_eq!(cgroup::cpu_quota_under(Path::new("/nonexistent")), None);
 }
 
 #[test]

@@ -284,7 +284,7 @@ pub(super) struct AccessLogSection {
     pub(super) format: Field<String>,
 }
 
-/// The limits of the process. Example: `{connections: 100000, drain: 60s, drain_delay: 10s, drain_spread: 30s}`.
+/// The limits of the process. Example: `{connections: 100000, drain: 60s}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Limits")]
