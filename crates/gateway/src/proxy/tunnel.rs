@@ -28,6 +28,7 @@ use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{FieldBlock, Version};
 use ringmain_wire::ws::FrameTracker;
 
+use super::request::WEBSOCKET;
 use crate::limits::{TUNNEL_CLOSE, TUNNEL_REST};
 use crate::upstream::client_share::ShareGuard;
 use crate::upstream::pool::{SelectedEndpoint, UpstreamConn};
@@ -64,9 +65,9 @@ struct TrackedSocket {
 
 impl TrackedSocket {
     fn new(req: &Request<'_>) -> Option<TrackedSocket> {
-        let is_websocket = req
-            .header("upgrade")
-            .is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket"));
+        let upgrade = req.head().upgrade;
+        let is_websocket =
+            upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
         is_websocket.then(|| TrackedSocket {
             frames: FrameTracker::default(),
             turn: req.cx().drain_turn(),
