@@ -45,7 +45,7 @@ fn a_websocket_is_closed_between_two_frames() {
     assert_eq!(client.read(usize::MAX), [0x81, 5, b'h', b'e']);
     scene.shut_down();
     scene.pass(START);
-    assert_eq!(client.read(usize::MAX), [], "the frame is not complete");
+    assert_eq!(client.read(usize::MAX), [0_u8; 0], "the frame is not complete");
     // The rest of the frame, and another one, which the client does not receive.
     write(&origin, [b'l', b'l', b'o', 0x81, 1, b'x']);
     scene.pass(Duration::from_millis(20));
@@ -59,7 +59,7 @@ fn a_websocket_is_closed_between_two_frames() {
     write(&origin, CLOSE);
     origin.close();
     scene.pass(Duration::from_millis(20));
-    assert_eq!(client.read(usize::MAX), [], "one Close frame only");
+    assert_eq!(client.read(usize::MAX), [0_u8; 0], "one Close frame only");
     assert!(client.eof());
     client.close();
     scene.stop();
@@ -88,7 +88,7 @@ fn no_frame_follows_the_close_frame_of_the_upstream() {
     assert_eq!(client.read(usize::MAX), normal);
     scene.shut_down();
     scene.pass(START);
-    assert_eq!(client.read(usize::MAX), []);
+    assert_eq!(client.read(usize::MAX), [0_u8; 0]);
     drop((client, origin));
     scene.stop();
 }
