@@ -257,7 +257,7 @@ impl<H: Handler> Worker<H> {
             Err(_) => self.panicked(slot),
         }
         self.cx.core().first_recv(slot);
-        if self.state > State::Running {
+        if self.state >= State::Draining {
             self.newcomers.push(slot);
         }
     }
