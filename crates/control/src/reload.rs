@@ -497,6 +497,14 @@ impl WatchThread {
                 config.limits.connections != started.limits.connections,
             ),
             ("limits.drain", config.limits.drain != started.limits.drain),
+            (
+                "limits.drain_delay",
+                config.limits.drain_delay != started.limits.drain_delay,
+            ),
+            (
+                "limits.drain_spread",
+                config.limits.drain_spread != started.limits.drain_spread,
+            ),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(name, _)| name.to_owned()).collect()

@@ -30,6 +30,13 @@ pub struct Config {
     pub max_connections: Option<u32>,
     /// How long open connections may take to finish at shutdown.
     pub grace: Duration,
+    /// The time between a termination signal and the shutdown ([`Running::begin_drain`](crate::Running::begin_drain)): listeners accept as
+    /// before, and protocols ask their clients to use another connection. For load balancers that learn late that this process ends.
+    /// Default: 0.
+    pub drain_delay: Duration,
+    /// The time over which [`Cx::drain_turn`](crate::Cx::drain_turn) spreads the ends of connections whose clients reconnect. Default:
+    /// `None`, half of [`Config::grace`], at most [`limits::DRAIN_SPREAD`].
+    pub drain_spread: Option<Duration>,
     /// How long a closed connection may take to hand its last bytes to the kernel. Longer: they are dropped
     /// and it ends with [`Reason::FlushTimeout`](crate::Reason::FlushTimeout).
     pub flush: Duration,
@@ -63,6 +70,15 @@ pub struct Config {
     pub blocking_threads: usize,
 }
 
+impl Config {
+    /// Returns [`Config::drain_spread`], or its default; at most [`Config::grace`].
+    #[must_use]
+    pub fn effective_drain_spread(&self) -> Duration {
+        let default = (self.grace / 2).min(limits::DRAIN_SPREAD);
+        self.drain_spread.unwrap_or(default).min(self.grace)
+    }
+}
+
 impl Default for Config {
     fn default() -> Config {
         Config {
@@ -70,6 +86,8 @@ impl Default for Config {
             workers: None,
             max_connections: None,
             grace: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
+            drain_spread: None,
             flush: limits::FLUSH,
             pin: true,
             cpus: Vec::new(),

@@ -273,6 +273,14 @@ pub const FILE_READ_BYTES: usize = 256 * 1024;
 /// Sleeping futures of one `adapters::hyper::HyperTimer` and its clones. One more ends at once, and a warning says so.
 pub const HYPER_SLEEPS: usize = 1 << 20;
 
+/// The longest time over which the ends of connections are spread in a shutdown, unless the configuration names another; half of the
+/// grace time if that is less.
+pub const DRAIN_SPREAD: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// The time from the start of a shutdown to the first of these ends. Until then this process still accepts from queues that it shares with a
+/// successor, and would reject a client that reconnects.
+pub const DRAIN_SPREAD_START: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Turns without waiting between the beginning of a shutdown, or a connection's opening in it, and its being told: enough
 /// for every back-end to report what the peer had sent before.
 pub const SETTLE_TURNS: u32 = EPOLL_SKIPS + 2;

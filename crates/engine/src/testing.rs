@@ -34,6 +34,8 @@ pub struct ClusterConfig {
     pub held_bytes: usize,
     /// Time for connections to finish after [`Cluster::shut_down`].
     pub grace: Duration,
+    /// The time over which that spreads the ends of connections.
+    pub drain_spread: Duration,
 }
 
 impl Default for ClusterConfig {
@@ -47,6 +49,7 @@ impl Default for ClusterConfig {
             inbox: 64,
             held_bytes: crate::limits::HELD_BYTES,
             grace: Duration::from_secs(5),
+            drain_spread: Duration::from_millis(2500),
         }
     }
 }
@@ -99,6 +102,7 @@ impl<H: Handler> Cluster<H> {
             queue_limit: self.config.queue_limit,
             held_bytes: self.config.held_bytes,
             grace: self.config.grace,
+            drain_spread: self.config.drain_spread.min(self.config.grace),
             flush: crate::limits::FLUSH,
         };
         self.workers.push(Some(Worker::new(parts, make)));
@@ -178,6 +182,11 @@ impl<H: Handler> Cluster<H> {
             self.shared.order(worker, order);
         }
         closed
+    }
+
+    /// Announces a graceful shutdown, as [`crate::Running::begin_drain`] with a delay, which [`Cluster::shut_down`] ends.
+    pub fn begin_drain_delay(&self) {
+        self.shared.advance(State::DrainDelay);
     }
 
     /// Begins a graceful shutdown, as [`crate::Running::shut_down`].

@@ -228,15 +228,9 @@ pub const INTERRUPTED_PER_TURN: usize = 1024;
 /// Bytes of the state for the next process, across all workers together; more is not read, and all channels start new epochs.
 pub const STATE_BYTES: usize = 4 << 30;
 
-/// The longest time over which the disconnection of clients is spread when the process drains; half of its drain time if that is less.
-/// Clients that are still connected receive no publications of the successor.
-pub const DISCONNECT_SPREAD: Duration = Duration::from_secs(10);
-
 /// The time that members of channels remain present at the successor after their clients were disconnected, if these do not reconnect.
 pub const PRESENCE_GRACE: Duration = Duration::from_secs(5);
 
-/// The time from the start of the drain to the first of these disconnections.
-pub const DISCONNECT_DELAY: Duration = Duration::from_millis(100);
-
-/// The interval between them.
+/// The shortest time between two of the moments at which a draining worker disconnects clients; those that are due meanwhile are
+/// disconnected together.
 pub const DISCONNECT_INTERVAL: Duration = Duration::from_millis(20);

@@ -59,9 +59,6 @@ pub struct Options {
     pub ping_interval: Duration,
     /// The time that a client has for a pong, in whole seconds: at least 2, and at least 2 less than the interval.
     pub pong_timeout: Duration,
-    /// The drain time of the process. Clients are disconnected within half of this time, at most
-    /// [`DISCONNECT_SPREAD`](crate::limits::DISCONNECT_SPREAD).
-    pub drain: Duration,
 }
 
 /// The format of publications' data. Other data is rejected with [`Fault::BAD_REQUEST`], also from the server API.
@@ -233,7 +230,6 @@ impl Default for Options {
             api_body_bytes: API_BODY_BYTES,
             ping_interval: PING_INTERVAL,
             pong_timeout: PONG_TIMEOUT,
-            drain: Duration::from_secs(30),
         }
     }
 }

@@ -64,6 +64,11 @@ impl<H: Handler> SimCluster<H> {
         self.cluster.close(number)
     }
 
+    /// Announces a graceful shutdown; see [`Cluster::begin_drain_delay`].
+    pub fn begin_drain_delay(&self) {
+        self.cluster.begin_drain_delay();
+    }
+
     /// Begins a graceful shutdown; see [`Cluster::shut_down`].
     pub fn shut_down(&self) {
         self.cluster.shut_down();

@@ -2,6 +2,7 @@
 
 pub mod addr;
 pub mod audit;
+pub mod cgroup;
 pub mod clock;
 pub mod cpu;
 pub mod ethtool;

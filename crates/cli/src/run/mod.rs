@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Engine, Report, block_signals};
 use ringmain_sys::inherit::Inherited;
-use ringmain_sys::limits;
 use ringmain_sys::signal::Signals;
+use ringmain_sys::{cgroup, cpu, limits};
 use ringmain_web::{App, ListenerProtocol};
 
 use self::tls::Certificates;
@@ -214,10 +214,18 @@ fn log_startup(args: &Run, engine: &Engine) {
     }
     let (descriptors, _) = limits::open_files();
     log::info!(
-        "workers {}, connections up to {}, descriptors up to {descriptors}",
+        "workers {}, connections up to {}, descriptors up to {descriptors}{}",
         engine.workers(),
-        engine.max_connections()
+        engine.max_connections(),
+        format_container_limits(cpu::quota(), cgroup::memory_limit())
     );
+}
+
+/// Returns the limits of the control group, for the end of a line.
+fn format_container_limits(cpus: Option<f64>, memory: Option<u64>) -> String {
+    let cpus = cpus.map_or_else(String::new, |cpus| format!(", CPU quota {cpus}"));
+    let memory = memory.map_or_else(String::new, |bytes| format!(", memory up to {} MiB", bytes >> 20));
+    cpus + &memory
 }
 
 /// Takes the inherited listeners, and opens the other addresses.

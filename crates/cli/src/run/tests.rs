@@ -81,3 +81,13 @@ fn the_port_of_a_host_is_removed() {
         assert_eq!(redirect::strip_port(host), expect, "{host}");
     }
 }
+
+#[test]
+fn limits_of_the_container_are_part_of_the_line_if_there_are_any() {
+    assert_eq!(format_container_limits(None, None), "");
+    assert_eq!(format_container_limits(Some(1.5), None), ", CPU quota 1.5");
+    assert_eq!(
+        format_container_limits(Some(2.0), Some(512 << 20)),
+        ", CPU quota 2, memory up to 512 MiB"
+    );
+}

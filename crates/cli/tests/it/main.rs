@@ -17,6 +17,7 @@ mod bench_nodes;
 mod bench_push;
 mod bench_tls;
 mod configuration;
+mod drain;
 mod feed;
 mod gateway;
 mod gateway_admin;

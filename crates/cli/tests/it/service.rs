@@ -208,6 +208,37 @@ fn a_gateway_reports_reloads_of_its_file() {
 }
 
 #[test]
+fn a_delayed_shutdown_is_announced_when_it_is_requested() {
+    let manager = Manager::at_path();
+    let folder = Directory::new();
+    let file = folder.join("gateway.yaml");
+    write_version(&file, 1);
+    let text = fs::read_to_string(&file).expect("written") + "limits: {drain_delay: 1h}\n";
+    fs::write(&file, text).expect("written");
+    let mut command = manager.service(run(&[&file.display().to_string()]));
+    let (mut server, addrs) = Server::start(&mut command, 1);
+    manager.next_with("READY", "1");
+    server.signal(Signal::TERM);
+    let message = manager.next_with("STOPPING", "1");
+    let status = message.expect("STATUS");
+    assert!(
+        status.starts_with("Shutting down in 3600 s, still serving; connections open: "),
+        "{status}"
+    );
+    server.wait_for("shutting down in 3600 s");
+    assert_eq!(get(&addrs[0], "a", "/").body, "1");
+    server.signal(Signal::TERM);
+    let message = manager.next();
+    let status = message.expect("STATUS");
+    assert!(
+        status.starts_with("Shutting down, connections still open: "),
+        "{status}"
+    );
+    server.finish();
+    assert!(manager.receive(Duration::from_millis(1)).is_none());
+}
+
+#[test]
 fn an_upgrade_announces_the_new_process_which_sends_the_pings_from_then_on() {
     let manager = Manager::at_path();
     // The service manager names the process that it expects pings of.

@@ -284,6 +284,7 @@ fn denied_io_uring_falls_back_to_epoll_with_a_reason() {
             "io_uring is not available: ",
             reason,
             "seccomp",
+            "docs/how-to/container.md",
             "; using epoll",
             "engine epoll",
             "--sqpoll has no effect",

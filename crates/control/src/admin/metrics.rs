@@ -96,7 +96,7 @@ fn write_process(page: &mut MetricsPage, inner: &AdminContext) {
     page.single(
         "ringmain_draining",
         "gauge",
-        "1 while draining: no new connections are accepted.",
+        "1 during a graceful shutdown, and during the delay before it.",
         u8::from(inner.board.is_draining()),
     );
     if let Some(bytes) = process::resident_bytes() {

@@ -64,10 +64,10 @@ impl StatusBoard {
         self.0.draining.store(draining, Ordering::Release);
     }
 
-    /// Returns whether a drain was requested since the last call.
+    /// Returns whether a drain was requested.
     #[must_use]
-    pub fn take_drain_request(&self) -> bool {
-        self.0.drain.swap(false, Ordering::AcqRel)
+    pub fn is_drain_requested(&self) -> bool {
+        self.0.drain.load(Ordering::Acquire)
     }
 
     fn report(&self) -> Option<Report> {
@@ -78,8 +78,9 @@ impl StatusBoard {
             .clone()
     }
 
+    /// Returns whether the process drains, or is about to: a request for that counts before it is followed.
     fn is_draining(&self) -> bool {
-        self.0.draining.load(Ordering::Acquire)
+        self.0.draining.load(Ordering::Acquire) || self.is_drain_requested()
     }
 }
 

@@ -42,7 +42,7 @@ use crate::verify::{self, Rejected};
 /// Settings that a configuration file does not have.
 #[derive(Clone, Debug)]
 pub struct EdgeSettings {
-    /// Settings of the engine. The number of connections and the drain time are taken from the file.
+    /// Settings of the engine. The number of connections and the times of a shutdown are taken from the file.
     pub engine: Config,
     /// Options of listeners.
     pub listen: ListenOptions,
@@ -294,6 +294,8 @@ impl Edge {
         engine.clients_only |= has_objects && config.listeners.is_empty();
         engine.max_connections = config.limits.connections;
         engine.grace = config.limits.drain;
+        engine.drain_delay = config.limits.drain_delay;
+        engine.drain_spread = config.limits.drain_spread;
         Engine::new(engine).map_err(other)
     }
 
@@ -373,12 +375,12 @@ impl ServeLoop<'_> {
         }
         self.log_rotation.reopen_on_signal(running, &self.site);
         let report = running.report();
-        self.board.publish(report.clone(), running.is_draining());
+        self.board.publish(report.clone(), running.is_drain_pending());
         if let Some(admin) = &self.admin {
             admin.record_history();
         }
-        if self.board.take_drain_request() {
-            running.shut_down();
+        if self.board.is_drain_requested() {
+            running.begin_drain();
         }
         for server in &mut self.admin_servers {
             server.poll(self.settings, running);

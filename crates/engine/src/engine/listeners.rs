@@ -210,7 +210,7 @@ impl Listeners {
     pub fn bind(&self, addr: &Addr, options: &ListenOptions) -> Result<BoundListener, EngineError> {
         let Inner { shared, opening, .. } = &*self.0;
         let _turn = shared.doors();
-        if shared.state() != State::Running {
+        if shared.state() >= State::Draining {
             return Err(refused(addr, "the process is shutting down"));
         }
         Ok(BoundListener(opening.bind(addr, options)?))
@@ -226,7 +226,7 @@ impl Listeners {
         let BoundListener(mut bound) = bound;
         let Inner { shared, opening, .. } = &*self.0;
         let _turn = shared.doors();
-        if shared.state() != State::Running {
+        if shared.state() >= State::Draining {
             return Err(refused(&bound.addr, "the process is shutting down"));
         }
         if self.backlogs().contains_key(&number) {

@@ -212,6 +212,7 @@ impl Engine {
                     .iter()
                     .fold(0, |sum, l| sum.saturating_add(l.backlog)),
                 grace: self.config.grace,
+                drain_spread: self.config.effective_drain_spread(),
                 flush: self.config.flush,
                 shared: Arc::clone(&shared),
             };
@@ -314,6 +315,7 @@ struct SetUp {
     capacity: u32,
     queue_limit: u32,
     grace: std::time::Duration,
+    drain_spread: std::time::Duration,
     flush: std::time::Duration,
     shared: Arc<Shared>,
 }
@@ -375,6 +377,7 @@ impl SetUp {
             capacity: self.capacity,
             queue_limit: self.queue_limit,
             grace: self.grace,
+            drain_spread: self.drain_spread,
             flush: self.flush,
             held_bytes: limits::HELD_BYTES,
         };

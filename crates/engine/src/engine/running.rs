@@ -4,11 +4,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringmain_sys::addr::Addr;
+use ringmain_sys::clock;
 use ringmain_sys::inherit::{self, StatePipe};
 
 use super::service::{self, KeepAlive};
@@ -37,6 +38,9 @@ pub struct Running<M> {
     pub(super) reload: Mutex<Option<Reload>>,
     /// A new process has its listeners.
     handed_over: AtomicBool,
+    drain_delay: Duration,
+    /// The end of the delay before a shutdown, by the monotonic clock.
+    drain_at: Mutex<Option<Duration>>,
     before_drain: Mutex<Option<Box<BeforeDrain>>>,
 }
 
@@ -103,6 +107,8 @@ impl<M: Send + 'static> Running<M> {
             reopens: AtomicU64::new(0),
             reload: Mutex::new(None),
             handed_over: AtomicBool::new(false),
+            drain_delay: engine.config.drain_delay,
+            drain_at: Mutex::new(None),
             before_drain: Mutex::new(None),
         }
     }
@@ -172,6 +178,13 @@ impl<M: Send + 'static> Running<M> {
     /// Whether it takes no new connections any more: it is being shut down, or has a successor.
     #[must_use]
     pub fn is_draining(&self) -> bool {
+        self.shared.state() >= State::Draining
+    }
+
+    /// Whether a shutdown is announced or has begun: load balancers should send no more to this process, which still takes new connections
+    /// during [`Config::drain_delay`](crate::Config::drain_delay).
+    #[must_use]
+    pub fn is_drain_pending(&self) -> bool {
         self.shared.state() != State::Running
     }
 
@@ -236,12 +249,64 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
+    /// Begins a graceful shutdown as a termination signal does: at once, or after [`Config::drain_delay`](crate::Config::drain_delay), in
+    /// which connections are accepted and served, and clients asked to use another one. [`Engine::run_observed`] ends the delay; without
+    /// it [`Running::shut_down`] must. Has no effect on a shutdown that has begun.
+    pub fn begin_drain(&self) {
+        if self.shared.state() != State::Running {
+            return;
+        }
+        if self.drain_delay.is_zero() {
+            return self.shut_down();
+        }
+        *self.drain_at() = Some(clock::monotonic().saturating_add(self.drain_delay));
+        self.shared.advance(State::DrainDelay);
+        self.log_drain_delay();
+    }
+
+    /// Logs the remaining time of the delay, rounded up to seconds.
+    pub(super) fn log_drain_delay(&self) {
+        let left = self.drain_due_in().unwrap_or_default();
+        log::info!(
+            "shutting down in {} s: new connections are still accepted; a second signal ends the delay",
+            left.as_millis().div_ceil(1000)
+        );
+    }
+
+    /// Returns whether the delay before a shutdown lasts.
+    pub(super) fn is_drain_delayed(&self) -> bool {
+        self.shared.state() == State::DrainDelay
+    }
+
+    /// Returns the remaining time of the delay before a shutdown.
+    pub(super) fn drain_due_in(&self) -> Option<Duration> {
+        let at = self.drain_at().filter(|_| self.is_drain_delayed())?;
+        Some(at.saturating_sub(clock::monotonic()))
+    }
+
+    /// Returns the time until a shutdown that is to begin now or was announced, if it is delayed.
+    pub(super) fn delay_to_drain(&self) -> Option<Duration> {
+        match self.shared.state() {
+            State::Running => Some(self.drain_delay).filter(|delay| !delay.is_zero()),
+            _ => self.drain_due_in(),
+        }
+    }
+
+    fn drain_at(&self) -> MutexGuard<'_, Option<Duration>> {
+        self.drain_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number of open connections.
+    pub(super) fn open_connections(&self) -> u32 {
+        self.shared.connections()
+    }
+
     /// Begins a graceful shutdown: no new connections but those in the listen queues, which are accepted; open ones get
     /// the grace time and end with [`Reason::Shutdown`](crate::Reason::Shutdown) then. Tasks and datagram sockets end with
     /// the last connection of their worker; blocking work is not waited for by the workers, but by whoever drops or joins this, for
     /// up to five seconds.
     pub fn shut_down(&self) {
-        if self.shared.state() == State::Running {
+        if self.shared.state() < State::Draining {
             self.call_before_drain(None);
         }
         self.shared.kept().clear();
@@ -290,7 +355,7 @@ impl<M: Send + 'static> Running<M> {
                 Ok(successor.process.id())
             }
             Err(error) => {
-                if self.shared.state() == State::Running {
+                if self.shared.state() < State::Draining {
                     *self.shared.kept() = kept;
                 }
                 Err(error)

@@ -44,7 +44,8 @@ pub fn block_signals() -> Result<Signals, EngineError> {
 impl Engine {
     /// Starts the workers and waits for a signal.
     ///
-    /// `SIGTERM`, `SIGINT`: graceful shutdown, the second one at once. `SIGQUIT`: at once.
+    /// `SIGTERM`, `SIGINT`: graceful shutdown after [`Config::drain_delay`](crate::Config::drain_delay); a second one ends that delay, or
+    /// else the process at once. `SIGQUIT`: at once.
     /// `SIGUSR2`: start this program anew with the same arguments and hand the listeners over.
     /// `SIGHUP` and `SIGUSR1` do nothing but being counted ([`Running::hangups`], [`Running::reopens`]), so that a closed
     /// terminal ends nothing.
@@ -119,8 +120,11 @@ impl<M: Send + 'static> Running<M> {
         while !self.is_over() {
             observe(&self);
             drop(self.take_reload());
-            if self.is_draining() && !self.has_successor() {
+            if self.is_drain_pending() && !self.has_successor() {
                 self.report_stopping(service);
+            }
+            if self.drain_due_in().is_some_and(|left| left.is_zero()) {
+                self.end_drain_delay();
             }
             checks = checks.saturating_sub(1);
             if checks > 0 && is_ready() {
@@ -139,14 +143,22 @@ impl<M: Send + 'static> Running<M> {
                 }
                 _ => READY_CHECK,
             };
+            let wait = self.drain_due_in().map_or(wait, |left| left.min(wait));
             let signal = signals.wait(Some(wait)).map_err(system("signalfd"))?;
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt) if !asked => {
                     asked = true;
                     self.report_stopping(service);
-                    let open: u32 = self.report().workers.iter().map(|w| w.connections).sum();
-                    log::info!("shutting down, {open} still open; a second signal ends them at once");
-                    self.shut_down();
+                    if self.is_drain_delayed() {
+                        self.log_drain_delay();
+                    }
+                    self.begin_drain();
+                    if self.is_draining() {
+                        self.log_shutdown();
+                    }
+                }
+                Some(Signal::Terminate | Signal::Interrupt) if self.is_drain_delayed() => {
+                    self.end_drain_delay();
                 }
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.stop(),
                 Some(Signal::User2) => self.replace(program),
@@ -165,6 +177,17 @@ impl<M: Send + 'static> Running<M> {
         self.join()
     }
 
+    /// Ends the delay before a shutdown, and begins it.
+    fn end_drain_delay(&self) {
+        self.shut_down();
+        self.log_shutdown();
+    }
+
+    fn log_shutdown(&self) {
+        let open = self.open_connections();
+        log::info!("shutting down, {open} still open; a second signal ends them at once");
+    }
+
     /// Hands the listeners to a new instance of this program.
     fn replace(&self, program: &Path) {
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -181,13 +204,7 @@ impl<M: Send + 'static> Running<M> {
 
     fn report_stopping(&self, service: Option<&Service>) {
         if let Some(service) = service {
-            let open = self
-                .report()
-                .workers
-                .iter()
-                .map(|worker| worker.connections)
-                .sum();
-            service.stopping(open);
+            service.stopping(self.open_connections(), self.delay_to_drain());
         }
     }
 }

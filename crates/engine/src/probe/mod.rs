@@ -216,14 +216,15 @@ fn classify(error: io::Error) -> ProbeError {
             ),
             _ => unavailable(
                 "a seccomp filter denies it (EPERM), as the default profiles of Docker and containerd do",
-                "allow io_uring_setup, io_uring_enter and io_uring_register in the container's seccomp \
-                 profile, or use --engine epoll",
+                "run the container with a seccomp profile that allows io_uring_setup, io_uring_enter and \
+                 io_uring_register, as `ringmain tune export --as seccomp` writes it \
+                 (docs/how-to/container.md), or use --engine epoll",
             ),
         },
         Some(libc::ENOSYS) => unavailable(
             "the kernel has no io_uring or a seccomp filter hides it (ENOSYS), as Podman's profile does",
-            "use a kernel with CONFIG_IO_URING, allow the io_uring system calls in the seccomp profile, \
-             or use --engine epoll",
+            "use a kernel with CONFIG_IO_URING, or run the container with the seccomp profile that \
+             `ringmain tune export --as seccomp` writes (docs/how-to/container.md), or use --engine epoll",
         ),
         Some(libc::EINVAL) => unavailable(
             "the kernel is too old: SINGLE_ISSUER, DEFER_TASKRUN and buffer rings are refused (EINVAL)",

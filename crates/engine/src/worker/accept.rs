@@ -300,6 +300,8 @@ impl Core {
     /// Stops accepting for good: cancel, empty the queue, close.
     pub(crate) fn drain_listeners(&mut self) {
         self.draining = true;
+        let now = self.now();
+        self.drain.start(now);
         let waiters: Vec<Slot> = self.drain_waiters.slots().collect();
         for waiter in waiters
             .into_iter()

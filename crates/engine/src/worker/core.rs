@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::drain::DrainProgress;
 use super::holding::Holding;
 use super::pool::Pool;
 use super::record::{Connection, Phase, Reason, Record};
@@ -119,6 +120,8 @@ pub(crate) struct Core {
     pub(crate) draining: bool,
     /// Futures that wait for that; they take themselves out.
     pub(crate) drain_waiters: Slab<Waker>,
+    /// The announcement of that, and the order in which connections end.
+    pub(crate) drain: DrainProgress,
     /// No connection is taken any more.
     pub(crate) stopping: bool,
     /// When a pause of accepting may be logged again.
@@ -175,6 +178,7 @@ impl Core {
             full: false,
             draining: false,
             drain_waiters: Slab::new(limits::TASKS_PER_WORKER),
+            drain: DrainProgress::default(),
             stopping: false,
             warn_again: Time(0),
             looks_again: false,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use ringmain_sys::addr::Addr;
 
 use super::core::{Core, WriteError};
+use super::drain::DrainTurn;
 use super::record::{Phase, Reason};
 use super::tasks::{TaskId, Tasks, TooManyTasks};
 use crate::backend::{Slot, SocketOption, Time};
@@ -225,6 +226,28 @@ impl Cx {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.core().draining
+    }
+
+    /// Whether a shutdown begins after a delay ([`Config::drain_delay`](crate::Config::drain_delay)): new connections are still served, and
+    /// clients should be asked to use another one for later requests. It stays true while the process drains.
+    #[must_use]
+    pub fn is_drain_pending(&self) -> bool {
+        let core = self.core();
+        core.draining || core.drain.is_pending
+    }
+
+    /// Returns the time over which a shutdown spreads the ends of connections whose clients reconnect.
+    #[must_use]
+    pub fn drain_spread(&self) -> Duration {
+        self.core().drain.spread
+    }
+
+    /// Waits for a turn in a shutdown: futures of this worker that wait when it begins complete at an even rate over
+    /// [`Cx::drain_spread`], from [`crate::limits::DRAIN_SPREAD_START`] on; a future that is created during the shutdown completes at
+    /// once. For connections whose clients reconnect, so that they do not all do it at the same time.
+    #[must_use]
+    pub fn drain_turn(&self) -> DrainTurn {
+        DrainTurn::new(self)
     }
 
     /// Waits until the process begins to shut down. What a handler hears by `drain`, a task hears by this.

@@ -257,7 +257,7 @@ impl<H: Handler> Worker<H> {
             Err(_) => self.panicked(slot),
         }
         self.cx.core().first_recv(slot);
-        if self.state > State::Running {
+        if self.state >= State::Draining {
             self.newcomers.push(slot);
         }
     }
@@ -337,6 +337,17 @@ impl<H: Handler> Worker<H> {
         let outcome = catch_unwind(AssertUnwindSafe(|| handler.mail(cx, mail)));
         self.guard(outcome);
         self.deliver_told();
+    }
+
+    /// Notifies every open connection of the shutdown to come.
+    pub(super) fn announce_drain(&mut self) {
+        let slots: Vec<Slot> = self.cx.core().records.slots().collect();
+        for slot in slots {
+            if self.is_open(slot) {
+                self.with_state(slot, |handler, conn, state| handler.drain_pending(conn, state));
+                self.deliver_told();
+            }
+        }
     }
 
     pub(super) fn drain_one(&mut self, slot: Slot) {

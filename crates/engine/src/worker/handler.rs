@@ -8,7 +8,7 @@ use super::record::Reason;
 ///
 /// All methods run on the worker's thread and must not block: a watchdog names the handler that does.
 /// What happens on a connection arrives in this order: `open`, then any of `data`, `drained`, `deadline`,
-/// `end`, `drain`, then `closed` exactly once (or `not_connected` instead of all of them).
+/// `end`, `drain_pending`, `drain`, then `closed` exactly once (or `not_connected` instead of all of them).
 ///
 /// What a peer may do, and what follows:
 ///
@@ -74,6 +74,12 @@ pub trait Handler: 'static {
     fn deadline(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
         let _ = state;
         conn.abort_because(Reason::Deadline);
+    }
+
+    /// A shutdown begins after a delay ([`Config::drain_delay`](crate::Config::drain_delay)) in which listeners still accept: for protocols
+    /// that can ask a client to use another connection. Connections that are opened later see it by [`Cx::is_drain_pending`].
+    fn drain_pending(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
+        let _ = (conn, state);
     }
 
     /// The worker is shutting down. A connection is told after the bytes that it had sent by then were handled, also

@@ -11,6 +11,7 @@ pub(crate) mod cx;
 pub(crate) mod datagrams;
 pub(crate) mod deadline;
 pub(crate) mod deliver;
+pub(crate) mod drain;
 pub(crate) mod handler;
 pub(crate) mod holding;
 pub(crate) mod layered;
@@ -123,6 +124,8 @@ pub(crate) struct Parts<M> {
     /// Connections that the listen queues may hold together.
     pub(crate) queue_limit: u32,
     pub(crate) grace: Duration,
+    /// The time over which a shutdown spreads the ends of connections.
+    pub(crate) drain_spread: Duration,
     /// How long a closed connection may take to hand over its last bytes.
     pub(crate) flush: Duration,
     /// Bytes that all workers hold for slow readers.
@@ -139,6 +142,7 @@ impl<H: Handler> Worker<H> {
             capacity,
             queue_limit,
             grace,
+            drain_spread,
             flush,
             held_bytes,
         } = parts;
@@ -151,6 +155,7 @@ impl<H: Handler> Worker<H> {
         core.capacity = capacity.min(limits::CONNECTIONS_PER_WORKER - 1);
         core.queue_limit = queue_limit;
         core.flush = flush;
+        core.drain.spread = drain_spread;
         core.holding = Holding::new(held_bytes / shared.workers.len());
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),
@@ -398,7 +403,7 @@ impl<H: Handler> Worker<H> {
     }
 
     fn open_listener(&mut self, listener: Opened, tag: u32) -> io::Result<()> {
-        if self.state != State::Running {
+        if self.state >= State::Draining {
             return Err(io::Error::other("the process is shutting down"));
         }
         match listener {
@@ -432,7 +437,12 @@ impl<H: Handler> Worker<H> {
     fn follow_state(&mut self) {
         let target = self.shared.state();
         self.seen = target;
-        if target > State::Running && self.state == State::Running {
+        if target == State::DrainDelay && self.state == State::Running {
+            self.state = State::DrainDelay;
+            self.cx.core().drain.is_pending = true;
+            self.announce_drain();
+        }
+        if target > State::DrainDelay && self.state < State::Draining {
             self.state = State::Draining;
             self.stop_at = Some(self.cx.now().after(self.grace));
             self.shared.kept().clear();
@@ -441,7 +451,7 @@ impl<H: Handler> Worker<H> {
             self.deliver_told();
         }
         match self.state {
-            State::Running => {}
+            State::Running | State::DrainDelay => {}
             State::Draining => {
                 self.drain_newcomers();
                 let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);

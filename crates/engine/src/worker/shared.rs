@@ -21,6 +21,8 @@ use crate::watchdog::{Heartbeat, Names};
 #[repr(u8)]
 pub(crate) enum State {
     Running,
+    /// A shutdown is announced: new connections are served, and clients are asked to use another one.
+    DrainDelay,
     /// No new connections; open ones finish.
     Draining,
     /// Open connections are ended.
@@ -236,7 +238,8 @@ impl Shared {
     pub(crate) fn state(&self) -> State {
         match self.state.load(Ordering::Acquire) {
             0 => State::Running,
-            1 => State::Draining,
+            1 => State::DrainDelay,
+            2 => State::Draining,
             _ => State::Stopping,
         }
     }

@@ -96,6 +96,7 @@ impl Run {
             mail_per_pair: 1 + world.below(4),
             inbox: 2,
             grace: Duration::from_millis(world.below(4) as u64 * 700),
+            drain_spread: Duration::from_millis(300),
         };
         let lopsided = world.below(4) == 0;
         let mut run = Run::with(seed, test, world, config, &listeners(workers, lopsided));

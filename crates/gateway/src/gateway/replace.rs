@@ -14,7 +14,7 @@ mod tests;
 use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
-use ringmain_push::{KeySource, Options, Push};
+use ringmain_push::{KeySource, Push};
 
 use super::{Gateway, GatewayState, PublishedConfig};
 use crate::compile::StagedConfig;
@@ -217,10 +217,8 @@ pub(super) fn follow_push(push: &Push, last: Option<PushConfig<'_>>, (config, pr
         return;
     }
     let keys = provider.map(|provider| Arc::clone(provider) as Arc<dyn KeySource>);
-    let drain = config.limits.drain;
     let replaced = settings
         .options(keys)
-        .map(|options| Options { drain, ..options })
         .and_then(|options| push.replace(options).map_err(|error| error.to_string()));
     if let Err(error) = replaced {
         // Already among the problems of the staged configuration.

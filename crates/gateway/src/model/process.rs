@@ -78,6 +78,12 @@ pub struct ProcessLimits {
     pub per_address: PerAddressLimit,
     /// Time for requests to finish in a graceful shutdown. Default: 30 s; then they are aborted.
     pub drain: Duration,
+    /// Time between the termination signal and that shutdown, in which connections are still accepted while readiness is 503 and clients are
+    /// asked to use other connections. Default: 0.
+    pub drain_delay: Duration,
+    /// Time of the shutdown over which the ends of push clients and WebSockets are spread, at most [`ProcessLimits::drain`]. Default:
+    /// `None`, half of `drain`, at most 10 s.
+    pub drain_spread: Option<Duration>,
 }
 
 impl Default for ProcessLimits {
@@ -87,6 +93,8 @@ impl Default for ProcessLimits {
             upstream_connections: None,
             per_address: PerAddressLimit::default(),
             drain: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
+            drain_spread: None,
         }
     }
 }

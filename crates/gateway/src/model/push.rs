@@ -298,8 +298,6 @@ impl Push {
             pending_connects: self.handshakes,
             connects_per_second: self.connects_per_second,
             idempotency_window: self.keys_remembered,
-            // The drain time is a setting of the whole process.
-            drain: Options::default().drain,
         };
         options.check().map_err(|error| error.to_string())?;
         Ok(options)

@@ -63,6 +63,7 @@ mod slow_framing;
 mod slow_uploads;
 mod stream_fairness;
 mod trailers;
+mod tunnel_drain;
 mod uploads;
 mod upstream_tls;
 mod virtual_gateway;

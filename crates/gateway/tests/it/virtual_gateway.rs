@@ -153,6 +153,11 @@ impl Scene {
         self.gateway.fault_counts().iter().map(|(_, count)| count).sum()
     }
 
+    /// Begins a graceful shutdown of the gateway.
+    pub(crate) fn shut_down(&self) {
+        self.cluster.shut_down();
+    }
+
     /// Stops the gateway, and waits until it has ended.
     #[track_caller]
     pub(crate) fn stop(mut self) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! old   freeze ─▶ each worker: queues emptied, numbering ends, section written ─▶ HandOverState ─▶ pipe or file
-//!                  └▶ publications from then on: 503, clients that send commands about channels: 3001; all clients: 3001, spread over the drain time
+//!                  └▶ publications from then on: 503, clients that send commands about channels: 3001; all clients: 3001, spread over `Config::drain_spread`
 //! new   await_state ─▶ workers hold requests to channels ─▶ restore ─▶ they continue
 //! ```
 //!

@@ -2,12 +2,9 @@
 //!
 //! A session like those of `http.rs`, except that a status ends it.
 
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ringmain_engine::Draining;
 use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::protocol::{ConnectRequest, Disconnect, PushMessage};
 use ringmain_web::grpc::{Call, Code, Replies, Result, Service, Status};
@@ -73,30 +70,14 @@ async fn handle_consume(
     // nginx would buffer the start of the response.
     call.add_header("x-accel-buffering", "no")?;
     replies.stream_without_rate_limit().await?;
-    let mut draining = pin!(request.cx().draining());
-    while let Some(bytes) = next_chunk(draining.as_mut(), &open, &stream).await {
+    // When the process drains, the worker disconnects clients one after the other.
+    while let Some(bytes) = stream.next_chunk().await {
         replies.send_encoded(Bytes::from(bytes)).await?;
         session.on_drained();
     }
     Err(disconnect_status(
         stream.disconnect_reason().unwrap_or(Disconnect::SHUTDOWN),
     ))
-}
-
-/// Returns the next pushes. When the process drains, the session is closed.
-async fn next_chunk(
-    mut draining: Pin<&mut Draining>,
-    open: &SessionGuard,
-    stream: &HttpStream,
-) -> Option<Vec<u8>> {
-    let mut chunk = pin!(stream.next_chunk());
-    poll_fn(|context| {
-        if stream.disconnect_reason().is_none() && draining.as_mut().poll(context).is_ready() {
-            open.0.client.disconnect(Disconnect::SHUTDOWN);
-        }
-        chunk.as_mut().poll(context)
-    })
-    .await
 }
 
 /// Returns the status for a disconnected session: its code by the expected reaction of the client, its text with the disconnect's reason

@@ -237,7 +237,12 @@ impl HttpStream {
     pub(crate) async fn start_response(&self, reply: &mut Reply<'_>) -> Result {
         // nginx would buffer the start of the response.
         reply.header("X-Accel-Buffering", "no")?;
-        reply.stream_without_rate_limit(self.framing.content_type()).await
+        reply
+            .stream_without_rate_limit(self.framing.content_type())
+            .await?;
+        // The worker disconnects clients one after the other.
+        reply.outlive_drain();
+        Ok(())
     }
 
     /// Sends the messages of a session until either side ends it.

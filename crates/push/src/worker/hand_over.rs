@@ -2,9 +2,10 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
 
+use ringmain_engine::DrainSchedule;
 use ringmain_engine::backend::Time;
+use ringmain_engine::limits::DRAIN_SPREAD_START;
 use ringmain_hub::protocol::Disconnect;
 
 use super::PushWorker;
@@ -72,7 +73,7 @@ impl PushWorker {
 
     fn save_channels(&self) {
         let with_members = self.0.settings.hand_over.includes_members();
-        let disconnected_within = limits::DISCONNECT_DELAY + self.disconnect_spread();
+        let disconnected_within = DRAIN_SPREAD_START + self.0.cx.drain_spread();
         let present = with_members.then(|| disconnected_within + limits::PRESENCE_GRACE);
         let section = {
             let mut shard = self.0.shard.borrow_mut();
@@ -82,33 +83,24 @@ impl PushWorker {
         self.0.settings.hand_over.send_section(section);
     }
 
-    fn disconnect_spread(&self) -> Duration {
-        (self.options().drain / 2).min(limits::DISCONNECT_SPREAD)
-    }
-
-    /// Disconnects all clients once the process drains, spread over half of the drain time so that they do not reconnect all at once.
+    /// Disconnects all clients once the process drains, at an even rate so that they do not reconnect all at once.
     pub(super) async fn disconnect_on_drain(&self) {
         let cx = &self.0.cx;
         cx.draining().await;
+        let started_at = cx.now();
         // Until then this process still accepts from a queue that it shares with its successor, and would reject a client that reconnects.
-        cx.sleep(limits::DISCONNECT_DELAY).await;
-        let spread = self.disconnect_spread();
-        // Streams and gRPC calls end by themselves then.
+        cx.sleep(DRAIN_SPREAD_START).await;
         let mut clients = self.all_clients();
-        clients.retain(|client| matches!(*client.transport.borrow(), Transport::Ws(_)));
-        let slices =
-            u32::try_from(spread.as_millis() / limits::DISCONNECT_INTERVAL.as_millis()).unwrap_or(u32::MAX);
-        let batch = clients.len().div_ceil(slices.max(1) as usize).max(1);
-        let pause = match clients.len().div_ceil(batch) {
-            0 => return,
-            count => spread / count as u32,
-        };
-        for slice in clients.chunks(batch) {
-            for client in slice {
-                // SDKs reconnect by themselves.
-                client.disconnect(Disconnect::SHUTDOWN);
+        clients.retain(|client| !matches!(*client.transport.borrow(), Transport::None));
+        let count = u32::try_from(clients.len()).unwrap_or(u32::MAX);
+        let schedule = DrainSchedule::new(started_at, cx.drain_spread(), count);
+        for (rank, client) in (0..).zip(clients) {
+            let remaining = schedule.turn(rank).since(cx.now());
+            if !remaining.is_zero() {
+                cx.sleep(remaining.max(limits::DISCONNECT_INTERVAL)).await;
             }
-            cx.sleep(pause).await;
+            // SDKs reconnect by themselves.
+            client.disconnect(Disconnect::SHUTDOWN);
         }
     }
 }

@@ -273,6 +273,8 @@ fn pushes_arrive_in_every_grpc_dialect() {
         assert_eq!(before, ["disconnect 3001 true"]);
         assert_eq!((&*code, &*words), ("14", "shutdown (code 3001)"));
     }
+    // Its turn may be later.
+    client.advance(Duration::from_secs(3));
     let (pushes, status) = native.received(streams[1]);
     assert_eq!(pushes, ["disconnect 3001 true"]);
     assert_eq!(status, Some(("14".to_owned(), "shutdown (code 3001)".to_owned())));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ringmain_engine::limits::DRAIN_SPREAD_START;
 use ringmain_hub::protocol::{Command, Format, HistoryRequest, PresenceRequest, PushMessage as Pushed};
 use ringmain_push::{HandOverState, Options, Push, Successor, limits};
 use ringmain_web::App;
@@ -22,6 +23,8 @@ fn serve_with(push: &Push, workers: usize, options: Options) -> TestClient {
         // Processes of one test must not generate the same client IDs.
         seed: workers as u64,
         workers,
+        grace: Duration::from_secs(4),
+        drain_spread: Duration::from_secs(2),
         ..Setup::default()
     };
     TestClient::with(push.serve(App::new()), setup).expect("an application")
@@ -137,8 +140,6 @@ fn channels_without_state_start_new_epochs() {
 fn clients_are_disconnected_gradually_and_publishers_at_once() {
     let push = Push::new();
     let mut client = serve(&push, 1);
-    let drain = Duration::from_secs(4);
-    push.replace(Options { drain, ..options() }).expect("options");
     let mut ws_clients: Vec<WsClient> = (0..8)
         .map(|_| WsClient::connected(&mut client, Format::Json, "").0)
         .collect();
@@ -148,14 +149,13 @@ fn clients_are_disconnected_gradually_and_publishers_at_once() {
     ws_clients[7].socket.send_text(publish);
     assert_eq!(ws_clients[7].socket.closed(), (3001, "shutdown".to_owned()));
     client.shut_down();
-    // Over half of the drain time.
-    client.advance(limits::DISCONNECT_DELAY + Duration::from_millis(100));
+    client.advance(DRAIN_SPREAD_START + Duration::from_millis(100));
     let mut late: Vec<&mut WsClient> = ws_clients[..7]
         .iter_mut()
         .filter_map(|ws| ws.socket.event_now().expect("no fault").is_none().then_some(ws))
         .collect();
     assert_eq!(late.len(), 6);
-    client.advance(drain / 2);
+    client.advance(Duration::from_secs(2));
     for ws in &mut late {
         assert_eq!(ws.socket.closed(), (3001, "shutdown".to_owned()));
     }
@@ -166,7 +166,6 @@ fn present() -> Options {
     let mut options = guarded();
     let kept = options.namespaces.get_mut("kept").expect("a namespace");
     kept.channel_options.join_leave = true;
-    options.drain = Duration::from_secs(4);
     options
 }
 
@@ -236,7 +235,7 @@ fn members_are_present_at_the_successor_until_they_connect_or_expire() {
         );
 
         // Two seconds for the disconnections, and some to connect.
-        after.advance(Duration::from_secs(2) + limits::DISCONNECT_DELAY + limits::PRESENCE_GRACE);
+        after.advance(Duration::from_secs(2) + DRAIN_SPREAD_START + limits::PRESENCE_GRACE);
         assert_eq!(users(&mut after), ["anna", "anna", "anna", "bert"]);
         anna.receive_all();
         assert_eq!(presence_users(&anna.push()), Some(("leave", "carl")));

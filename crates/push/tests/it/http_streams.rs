@@ -552,7 +552,10 @@ fn streams_close_gracefully_when_the_process_drains() {
     let mut client = serve(options());
     let (mut lines, mut events) = (Stream::lines(&mut client), Stream::events(&mut client));
     client.shut_down();
+    let disconnect = r#"{"push":{"disconnect":{"code":3001,"reason":"shutdown","reconnect":true}}}"#;
+    assert_eq!(lines.line(), disconnect);
     assert_eq!(lines.try_line(), None);
+    assert_eq!(events.event(), disconnect);
     assert_eq!(events.reply.event().expect("it ends in order"), None);
     client.finish().expect("it ends");
 }

@@ -10,6 +10,7 @@ mod app_proxy_outcomes;
 mod conflation;
 mod connect_limits;
 mod data_formats;
+mod drain_spread;
 mod emulation;
 mod expiry;
 mod grpc_stream;

@@ -1,6 +1,5 @@
 //! CPUs: which ones a process may use, how much of them, and pinning a thread to one.
 
-mod quota;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +10,8 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+use crate::cgroup;
 
 /// The CPUs that the calling thread may run on, in ascending order; never empty.
 #[must_use]
@@ -77,7 +78,7 @@ pub fn current() -> usize {
 /// up (`cpu.max` of version 2, `cpu.cfs_quota_us` of version 1). `None` without a quota.
 #[must_use]
 pub fn quota() -> Option<f64> {
-    quota::under(Path::new("/"))
+    cgroup::cpu_quota_under(Path::new("/"))
 }
 
 /// The most CPUs that a list may name; the kernel knows 8192.

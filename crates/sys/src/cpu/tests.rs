@@ -4,7 +4,8 @@
 
 use std::path::Path;
 
-use super::{allowed, current, parse_list, pin, quota};
+use super::{allowed, current, parse_list, pin};
+use crate::cgroup;
 use crate::fixture::Tree;
 
 fn check_quota(name: &str, files: &[(&str, &str)], expect: Option<f64>) {
@@ -12,7 +13,7 @@ fn check_quota(name: &str, files: &[(&str, &str)], expect: Option<f64>) {
     for (path, text) in files {
         tree.write(path, text);
     }
-    assert_eq!(quota::under(tree.root()), expect, "{name}");
+    assert_eq!(cgroup::cpu_quota_under(tree.root()), expect, "{name}");
 }
 
 const MOUNT_TWO: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
@@ -92,7 +93,7 @@ fn a_group_outside_of_the_mount_is_the_mount() {
 
 #[test]
 fn no_proc_is_no_quota() {
-    assert_eq!(quota::under(Path::new("/nonexistent")), None);
+    assert_eq!(cgroup::cpu_quota_under(Path::new("/nonexistent")), None);
 }
 
 #[test]

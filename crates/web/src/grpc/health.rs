@@ -107,7 +107,7 @@ impl HealthService {
                 },
             )
             .unary("List", async move |call: &Call<'_>, _: HealthListRequest| {
-                let draining = call.request().cx().is_draining();
+                let draining = call.request().cx().is_drain_pending();
                 let shared = listing.lock();
                 let statuses = shared
                     .serving
@@ -130,7 +130,7 @@ impl HealthService {
     /// Returns the response for a service; `None`: it is unknown.
     fn find(&self, call: &Call<'_>, service: &str) -> Option<HealthCheckResponse> {
         let serving = *self.lock().serving.get(service)?;
-        Some(response(serving && !call.request().cx().is_draining()))
+        Some(response(serving && !call.request().cx().is_drain_pending()))
     }
 
     async fn watch(

@@ -73,7 +73,8 @@ impl HttpServer {
             return step(bytes.len() + rest.len(), next);
         }
         let max = self.app.limits.requests_per_connection;
-        state.last |= max.is_some_and(|max| state.requests >= max);
+        // A client that is told so before the listeners close opens its next connection elsewhere.
+        state.last |= max.is_some_and(|max| state.requests >= max) || self.worker.cx.is_drain_pending();
         let mut incoming = IncomingRequest {
             head,
             bytes,

@@ -68,6 +68,8 @@ pub(crate) struct Exchange {
     pub(super) surplus: Cell<bool>,
     /// The framing of an event stream, once started: the connection may end the stream.
     pub(crate) events: Cell<Option<EventFraming>>,
+    /// The handler ends the event stream when the process shuts down.
+    pub(crate) outlives_drain: Cell<bool>,
     pub(crate) buffers: RefCell<Buffers>,
     body_queue: RefCell<BodyQueue>,
     /// A request to be answered without the task.
@@ -93,6 +95,7 @@ impl Exchange {
             closing: Cell::new(false),
             surplus: Cell::new(false),
             events: Cell::new(None),
+            outlives_drain: Cell::new(false),
             buffers: RefCell::default(),
             body_queue: RefCell::default(),
             pending: Cell::new(None),
@@ -159,6 +162,7 @@ impl Exchange {
         *self.stream_ref.borrow_mut() = None;
         self.last.set(task_request.last);
         self.events.set(None);
+        self.outlives_drain.set(false);
         self.conn.set(Some(task_request.peer.conn));
         let mut body = self.body_queue.borrow_mut();
         body.progress = progress;
@@ -528,9 +532,9 @@ impl Exchange {
     }
 
     /// Returns true if the response closes the connection. A handler that waits for the shutdown is notified before the connection
-    /// is.
+    /// is, and a delay before it notifies none.
     pub(crate) fn is_last(&self) -> bool {
-        self.last.get() || self.cx.is_draining()
+        self.last.get() || self.cx.is_drain_pending()
     }
 
     /// Returns the request's connection.

@@ -353,6 +353,13 @@ impl Handler for Server {
         self.http.on_deadline(conn, state, &mut self.scratch.buffers.out);
     }
 
+    /// The responses of HTTP/1.1 close the connection from now on: see [`HttpServer::process_request`].
+    fn drain_pending(&mut self, _: Conn<'_>, state: &mut Connection) {
+        if let ConnPhase::Http2(session) = &state.phase {
+            self.http.announce_drain_http2(&session.share());
+        }
+    }
+
     fn drain(&mut self, conn: Conn<'_>, state: &mut Connection) {
         state.advance_phase(self.http.app.limits.linger_bytes);
         state.last = true;
@@ -367,7 +374,9 @@ impl Handler for Server {
             ConnPhase::Http2(session) => self.http.drain_http2(&session.share()),
             ConnPhase::Running { exchange, .. } => {
                 exchange.last.set(true);
-                end_events(conn, exchange);
+                if !exchange.outlives_drain.get() {
+                    end_events(conn, exchange);
+                }
             }
             _ => {}
         }

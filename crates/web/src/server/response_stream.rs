@@ -313,6 +313,15 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
+    /// Lets a started body of messages continue when the process shuts down: the handler ends it within the time that connections have to
+    /// finish. For clients that reconnect, whose number makes it necessary to spread that
+    /// ([`Cx::drain_turn`](ringmain_engine::Cx::drain_turn)).
+    pub fn outlive_drain(&mut self) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.exchange.outlives_drain.set(true);
+        }
+    }
+
     /// Marks a started response as one that lasts until its handler ends it or the client shuts down its side.
     #[cfg(feature = "grpc")]
     pub(crate) fn mark_unbounded(&mut self) {

@@ -71,6 +71,8 @@ pub struct Setup {
     pub timeout: Duration,
     /// The time for which requests may continue after [`TestClient::shut_down`].
     pub grace: Duration,
+    /// The time over which that spreads the ends of connections whose clients reconnect.
+    pub drain_spread: Duration,
 }
 
 impl Default for Setup {
@@ -81,6 +83,7 @@ impl Default for Setup {
             workers: 1,
             timeout: Duration::from_secs(60),
             grace: Duration::from_secs(5),
+            drain_spread: Duration::from_millis(2500),
         }
     }
 }
@@ -225,6 +228,11 @@ impl TestClient {
     #[must_use]
     pub fn running(&self) -> usize {
         self.simulation.borrow().running()
+    }
+
+    /// Announces a shutdown, as a termination signal does with a delay, which [`TestClient::shut_down`] ends.
+    pub fn begin_drain_delay(&mut self) {
+        self.simulation.borrow_mut().begin_drain_delay();
     }
 
     /// Begins a graceful shutdown, as a termination signal does.

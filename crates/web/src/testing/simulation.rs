@@ -34,6 +34,7 @@ impl Simulation {
         let config = ClusterConfig {
             workers: setup.workers,
             grace: setup.grace,
+            drain_spread: setup.drain_spread,
             ..ClusterConfig::default()
         };
         let listeners: Vec<_> = (0..setup.workers)
@@ -84,6 +85,10 @@ impl Simulation {
     #[cfg(test)]
     pub(super) fn idle_tasks(&self) -> usize {
         self.inside.iter().map(ServerInternals::idle_tasks).sum()
+    }
+
+    pub(super) fn begin_drain_delay(&self) {
+        self.cluster.begin_drain_delay();
     }
 
     pub(super) fn shut_down(&self) {

@@ -4,6 +4,7 @@
     reason = "handlers and filters are `Send`, and the simulated world of a thread is not"
 )]
 
+mod drain_delay;
 #[macro_use]
 mod support;
 

@@ -28,6 +28,7 @@ mod deflate;
 mod encoder;
 mod extension;
 mod fault;
+mod frame_tracker;
 mod handshake;
 mod header;
 mod limits;
@@ -42,6 +43,7 @@ pub use deflate::{Deflater, Inflater};
 pub use encoder::{Encoder, Mask, Message, encode_shared};
 pub use extension::{Deflation, Window};
 pub use fault::{FaultKind, Found, PeerFault};
+pub use frame_tracker::FrameTracker;
 pub use handshake::{
     Acceptance, Challenge, HandshakeFault, HandshakeFaultKind, Opened, Opening, ServerWish, accept,
 };

@@ -469,6 +469,15 @@ impl Builder<'_> {
         });
         set_if_some(&mut target.per_address, per_address);
         set_if_some(&mut target.drain, time_value(limits.drain));
+        set_if_some(&mut target.drain_delay, time_value(limits.drain_delay));
+        let position = limits.drain_spread.as_ref().map(|at| at.position);
+        target.drain_spread = time_value(limits.drain_spread);
+        if let (Some(position), Some(spread)) = (position, target.drain_spread)
+            && spread > target.drain
+        {
+            let expected = format!("at most the time of `drain`, {:?}", target.drain);
+            errors.report(position, expected, format!("`{spread:?}`"));
+        }
         self.default_body_limit = parsed_value(limits.body).map(|size| size.0);
         self.default_request_timeout = parsed_value(limits.request_timeout).map(|time| time.0);
     }

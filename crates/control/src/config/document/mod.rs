@@ -303,4 +303,11 @@ pub(super) struct LimitsSection {
     pub(super) request_timeout: Field<Parsed<TimeOrOff>>,
     /// The time that requests in flight have to complete during a graceful shutdown. Default: `30s`.
     pub(super) drain: Field<Parsed<Time>>,
+    /// The time between the termination signal (or `/drain`) and the graceful shutdown: `/readyz` is 503 at once and clients are asked to
+    /// use another connection, while new connections are still accepted, until load balancers have stopped sending them. A second
+    /// signal ends it. Default: `0s`. Example: `10s`.
+    pub(super) drain_delay: Field<Parsed<Time>>,
+    /// The time of a graceful shutdown over which push clients and WebSockets of upstreams are disconnected, at an even rate: they
+    /// reconnect, and would do so at the same time otherwise. At most `drain`. Default: half of `drain`, at most 10 s. Example: `30s`.
+    pub(super) drain_spread: Field<Parsed<Time>>,
 }

@@ -4,9 +4,11 @@
 //!             ready()             begin_reload()
 //! Starting ───────────▶ Serving ◀────────────────▶ Serving, reloads pending
 //!     │                    │     last Reload drops
-//!     └─────────┬──────────┘
-//!               ▼ stopping(), replaced_by()
-//!             Ended: no message is sent
+//!     ├─────────┬──────────┤ stopping() with a delay
+//!     │         │          ▼
+//!     │         │       Delayed: pings only
+//!     │         ▼          │
+//!     └─────▶ Ended ◀──────┘ stopping(), replaced_by(): no message is sent afterwards
 //! ```
 //!
 //! One for the process, like the variable `NOTIFY_SOCKET` that names the service manager's socket; without it nothing is sent.
@@ -98,6 +100,8 @@ enum Phase {
     #[default]
     Starting,
     Serving,
+    /// A shutdown is announced, and connections are still accepted.
+    Delayed,
     Ended,
 }
 
@@ -168,10 +172,30 @@ impl Service {
         }
     }
 
-    /// Graceful shutdown has started, with this many open connections.
-    pub(super) fn stopping(&self, connections: u32) {
-        let status = status_line(&format!("Shutting down, connections still open: {connections}"));
-        self.end(&format!("STOPPING=1{status}"));
+    /// Graceful shutdown has started, with this many open connections, or starts after a delay. To be called again after that.
+    pub(super) fn stopping(&self, connections: u32, delay: Option<Duration>) {
+        let mut progress = self.lock();
+        let announced = match progress.phase {
+            Phase::Starting | Phase::Serving => "STOPPING=1",
+            Phase::Delayed if delay.is_none() => "",
+            Phase::Delayed | Phase::Ended => return,
+        };
+        let (phase, status) = match delay {
+            Some(delay) => (
+                Phase::Delayed,
+                format!(
+                    "Shutting down in {} s, still serving; connections open: {connections}",
+                    delay.as_millis().div_ceil(1000)
+                ),
+            ),
+            None => (
+                Phase::Ended,
+                format!("Shutting down, connections still open: {connections}"),
+            ),
+        };
+        progress.phase = phase;
+        let status = status_line(&status);
+        self.send(format!("{announced}{status}").trim_start());
     }
 
     /// A process has taken over the listeners.
@@ -203,7 +227,7 @@ impl Service {
     }
 
     fn ping(&self) {
-        if self.lock().phase == Phase::Serving {
+        if matches!(self.lock().phase, Phase::Serving | Phase::Delayed) {
             self.send("WATCHDOG=1");
         }
     }
@@ -246,7 +270,7 @@ impl KeepAlive {
             let mut pings = PingSchedule::new(shared.workers.len(), 4);
             while stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
                 // Connections are finishing: workers that have none left do not turn.
-                let drains = shared.state() != State::Running;
+                let drains = shared.state() >= State::Draining;
                 let turns = shared
                     .workers
                     .iter()

@@ -80,14 +80,34 @@ fn a_life_in_order() {
     rig.service.begin_reload();
     rig.service.lock().status = Some("two\nlines".into());
     rig.service.finish_reload();
-    rig.service.stopping(3);
-    rig.service.stopping(2);
+    rig.service.stopping(3, None);
+    rig.service.stopping(2, None);
     rig.service.ping();
     rig.check(&[
         LISTENING,
         RELOADING,
         "READY=1 STATUS=two lines",
         "STOPPING=1 STATUS=Shutting down, connections still open: 3",
+    ]);
+}
+
+#[test]
+fn a_delayed_shutdown_is_announced_at_once_and_pings_continue() {
+    let rig = Rig::new(Some(Duration::from_secs(1)));
+    serve(&rig);
+    rig.service.stopping(3, Some(Duration::from_millis(9_001)));
+    rig.service.stopping(3, Some(Duration::from_millis(5_000)));
+    rig.service.ping();
+    rig.service.begin_reload();
+    rig.service.finish_reload();
+    rig.service.stopping(2, None);
+    rig.service.stopping(1, None);
+    rig.service.ping();
+    rig.check(&[
+        &format!("{LISTENING} WATCHDOG=1"),
+        "STOPPING=1 STATUS=Shutting down in 10 s, still serving; connections open: 3",
+        "WATCHDOG=1",
+        "STATUS=Shutting down, connections still open: 2",
     ]);
 }
 
@@ -123,7 +143,7 @@ fn a_process_that_was_replaced_reports_nothing_more() {
     rig.service.replaced_by(77);
     rig.service.finish_reload();
     rig.service.ping();
-    rig.service.stopping(0);
+    rig.service.stopping(0, None);
     rig.check(&[
         &format!("{LISTENING} WATCHDOG=1"),
         "WATCHDOG=1",

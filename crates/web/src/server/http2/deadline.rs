@@ -12,6 +12,7 @@ use crate::http::error::Error;
 use crate::limits;
 use crate::server::HttpServer;
 use crate::server::connection::Connection;
+use crate::server::exchange::Exchange;
 use crate::server::response_stream::EventFraming;
 
 /// Types of the frames that carry heads: HEADERS and CONTINUATION (RFC 9113 §6).
@@ -244,6 +245,13 @@ impl HttpServer {
         }
     }
 
+    /// Asks the client to use another connection before the process shuts down (RFC 9113 §6.8): the last stream is named once the client has
+    /// confirmed, so that no request is refused that was in flight.
+    pub(in crate::server) fn announce_drain_http2(&self, session: &Rc<H2Session>) {
+        session.write(|core, _, out| core.wire.announce_end(out));
+        session.rearm_deadline();
+    }
+
     /// Drains the connection when the process shuts down: no new streams, and open ones are answered.
     pub(in crate::server) fn drain_http2(&self, session: &Rc<H2Session>) {
         let idle = session.core.borrow().wire.is_idle();
@@ -253,18 +261,15 @@ impl HttpServer {
         }
         session.write(|core, _, out| core.wire.announce_end(out));
         session.drain_sockets();
-        self.end_events(session);
+        self.end_events(session, |exchange| !exchange.outlives_drain.get());
         session.rearm_deadline();
     }
 
     /// Ends streams of messages, which have no end of their own, except those whose handlers must send more.
-    fn end_events(&self, session: &Rc<H2Session>) {
+    fn end_events(&self, session: &Rc<H2Session>, includes: impl Fn(&Exchange) -> bool) {
         for (stream, exchange, _) in session.all_running() {
-            if exchange
-                .events
-                .get()
-                .is_some_and(|framing| framing != EventFraming::Never)
-            {
+            let framing = exchange.events.get();
+            if framing.is_some_and(|framing| framing != EventFraming::Never) && includes(&exchange) {
                 session.end(stream, None);
                 self.drop_stream(session, stream);
                 session.write(|core, _, out| core.end_stream(stream, out));
@@ -274,7 +279,7 @@ impl HttpServer {
 
     /// Ends responses of unlimited length when the client sends nothing more.
     pub(super) fn end_unbounded(&self, session: &Rc<H2Session>) {
-        self.end_events(session);
+        self.end_events(session, |_| true);
         for (stream, exchange, _) in session.all_running() {
             if exchange.events.get() == Some(EventFraming::Never) {
                 session.reset(stream, ErrorCode::CANCEL);

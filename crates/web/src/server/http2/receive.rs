@@ -283,6 +283,8 @@ impl HttpServer {
         let most = self.app.limits.requests_per_connection;
         if most.is_some_and(|most| state.requests >= most) {
             session.core.borrow_mut().wire.go_away(out);
+        } else if self.worker.cx.is_drain_pending() {
+            session.core.borrow_mut().wire.announce_end(out);
         }
     }
 
