@@ -4,6 +4,7 @@ pub mod addr;
 pub mod audit;
 pub mod clock;
 pub mod cpu;
+pub mod datagram;
 pub mod ethtool;
 pub mod event;
 pub mod file;

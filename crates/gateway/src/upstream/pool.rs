@@ -207,7 +207,7 @@ impl UpstreamPool {
     }
 
     /// Returns an endpoint as it is configured now, which owns its connections. One that is no longer configured is returned unchanged.
-    pub(super) fn current_endpoint(&self, endpoint: &Rc<PoolEndpoint>) -> Rc<PoolEndpoint> {
+    pub(crate) fn current_endpoint(&self, endpoint: &Rc<PoolEndpoint>) -> Rc<PoolEndpoint> {
         let snapshot = self.refresh_snapshot();
         if !endpoint.is_removed.get() {
             return Rc::clone(endpoint);
@@ -579,7 +579,7 @@ impl UpstreamPool {
 
 impl PoolEndpoint {
     /// Returns whether the endpoint is no longer configured.
-    pub(super) fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         self.is_removed.get()
     }
 }

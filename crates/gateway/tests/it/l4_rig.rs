@@ -150,6 +150,7 @@ pub(crate) fn stream(name: &str, names: &[&str]) -> StreamRoute {
         hostnames: hosts(names),
         backends: vec![WeightedBackend::new(name)],
         idle: Some(PATIENCE),
+        datagrams: Default::default(),
     }
 }
 

@@ -52,6 +52,7 @@ fn translate(
         hostnames: attachment.hostnames,
         backends,
         idle: Some(Duration::from_hours(1)),
+        datagrams: DatagramSessions::default(),
     };
     parts.into_iter().map(stream).collect()
 }

@@ -144,6 +144,7 @@ fn a_stream_whose_name_another_has_keeps_its_connections() {
             hostnames: vec![crate::model::Hostname::parse(host).unwrap()],
             backends: vec![crate::model::WeightedBackend::new("up")],
             idle: None,
+            datagrams: Default::default(),
         })
     };
     let mut config = config([]);
@@ -316,6 +317,7 @@ fn streams_go_by_sni() {
             hostnames: route.hostnames,
             backends: Vec::new(),
             idle: None,
+            datagrams: Default::default(),
         })
     };
     let mut config = config([]);
