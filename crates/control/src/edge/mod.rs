@@ -232,6 +232,7 @@ impl Edge {
         let can_wait = !inherited.is_empty();
         let addrs =
             listeners::open_listeners(settings, &mut engine, &mut inherited, &gateway.listen_addrs())?;
+        listeners::bind_datagrams(&gateway, engine.workers())?;
         let for_admin = admin_listeners(&config, &mut inherited);
         listeners::log_unused(&inherited);
         // After all steps that can fail: a state file is used once.

@@ -63,6 +63,8 @@ mod slow_framing;
 mod slow_uploads;
 mod stream_fairness;
 mod trailers;
+mod udp;
+mod udp_simulated;
 mod uploads;
 mod upstream_tls;
 mod virtual_gateway;

@@ -43,7 +43,7 @@ pub use policy::{
 pub use route::{
     BackendRef, Cors, Filter, Fraction, GrpcMatch, GrpcMethod, GrpcRoute, GrpcRouteSpec, GrpcRule,
     HeaderModifier, HeaderPair, HttpMatch, HttpRoute, HttpRouteSpec, HttpRule, Mirror, ParentRef,
-    PathModifier, PathSpec, Redirect, Retry, StreamRule, TcpRoute, TcpRouteSpec, Timeouts, TlsRoute,
+    PathModifier, PathSpec, Redirect, Retry, StreamRule, TcpRoute, TcpRouteSpec, Timeouts, TlsRoute, UdpRoute, UdpRouteSpec,
     TlsRouteSpec, UrlRewrite, ValueSpec, WeightedRef,
 };
 pub use traffic::{
@@ -264,6 +264,7 @@ resources! {
     GrpcRoute: status,
     TlsRoute: status,
     TcpRoute: status,
+    UdpRoute: status,
     ReferenceGrant,
     BackendTlsPolicy: status,
     XBackendTrafficPolicy: status,

@@ -92,9 +92,11 @@ impl Context<'_> {
             ));
         }
         let number = reference.port.unwrap_or_default();
+        let is_udp = usage.from.kind == Kind::UdpRoute;
         let mut ports = service.spec.ports.iter();
-        let Some(port) = ports.find(|port| port.port == number && port.protocol != "UDP") else {
-            return not_found(format!("Service {id} has no TCP port {number}"));
+        let Some(port) = ports.find(|port| port.port == number && (port.protocol == "UDP") == is_udp) else {
+            let protocol = if is_udp { "UDP" } else { "TCP" };
+            return not_found(format!("Service {id} has no {protocol} port {number}"));
         };
         self.upstream(usage, &id, port)
     }
@@ -103,10 +105,10 @@ impl Context<'_> {
         let found = self
             .policies
             .find(service, &port.name, usage.gateway)
-            .filter(|_| !usage.passthrough);
+            .filter(|_| !usage.passthrough && usage.from.kind != Kind::UdpRoute);
         let app = port.app_protocol.as_deref().unwrap_or_default();
         let is_h2 = usage.from.kind == Kind::GrpcRoute || matches!(app, "kubernetes.io/h2c" | "grpc");
-        if found.is_none() && app == "kubernetes.io/wss" && !usage.passthrough {
+        if found.is_none() && app == "kubernetes.io/wss" && !usage.passthrough && usage.from.kind != Kind::UdpRoute {
             let message = format!("Service {service}: {app} needs a BackendTLSPolicy");
             return Backend::broken(Fault::new("UnsupportedProtocol", message));
         }
@@ -117,6 +119,9 @@ impl Context<'_> {
         }
         if usage.passthrough {
             name.push_str("+passthrough");
+        }
+        if usage.from.kind == Kind::UdpRoute {
+            name.push_str("+udp");
         }
         if certificate.is_some() {
             name.push_str(&format!("+{}", usage.gateway));

@@ -1,14 +1,14 @@
-//! TLSRoutes and TCPRoutes.
+//! TLSRoutes, TCPRoutes and UDPRoutes.
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{StreamRoute, WeightedBackend};
+use ringmain_gateway::model::{DatagramSessions, StreamRoute, WeightedBackend};
 
 use super::Context;
 use super::backend::Usage;
 use super::gateway::Attached;
 use super::route::{Attachment, RouteHead, RuleFaults};
-use crate::objects::{Kind, StreamRule, TcpRoute, TlsRoute};
+use crate::objects::{Kind, StreamRule, TcpRoute, TlsRoute, UdpRoute};
 
 /// Translates a TLSRoute.
 pub(super) fn translate_tls(
@@ -34,6 +34,17 @@ pub(super) fn translate_tcp(
 ) -> Vec<StreamRoute> {
     let spec = &route.spec;
     let head = RouteHead::new(Kind::TcpRoute, &route.metadata, &spec.parent_refs, &[]);
+    translate(context, attached, &head, &spec.rules)
+}
+
+/// Translates a UDPRoute.
+pub(super) fn translate_udp(
+    context: &mut Context<'_>,
+    attached: &mut Attached<'_>,
+    route: &UdpRoute,
+) -> Vec<StreamRoute> {
+    let spec = &route.spec;
+    let head = RouteHead::new(Kind::UdpRoute, &route.metadata, &spec.parent_refs, &[]);
     translate(context, attached, &head, &spec.rules)
 }
 
