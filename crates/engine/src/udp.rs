@@ -35,7 +35,7 @@ impl fmt::Debug for Udp {
 pub struct UdpGroup {
     /// The address, with the port that the kernel has chosen.
     pub addr: SocketAddr,
-    /// The sockets, in worker order. The kernel receives datagrams for all of them from now on.
+    /// The sockets, in worker order. The kernel receives datagrams for each from now on.
     pub sockets: Vec<OwnedFd>,
 }
 

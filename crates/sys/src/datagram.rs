@@ -217,7 +217,7 @@ pub struct SendControl {
 
 impl SendControl {
     /// Builds control data. `source`: the local address to send from. `segment`: the bytes are sent as datagrams of this size each
-    /// (`UDP_SEGMENT`), at most [`MAX_SEGMENTS`] of them.
+    /// (`UDP_SEGMENT`), at most [`MAX_SEGMENTS`].
     #[must_use]
     pub fn new(to: SocketAddr, source: Option<IpAddr>, segment: Option<u16>) -> SendControl {
         let mut control = SendControl::default();

@@ -15,8 +15,8 @@ use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
 use ringmain_gateway::health::CheckVerdict;
-use ringmain_gateway::stats::{ConnectionEnd, DatagramDrop, DatagramReport, SessionEnd};
 use ringmain_gateway::stats::upstreams::CounterState;
+use ringmain_gateway::stats::{ConnectionEnd, DatagramDrop, DatagramReport, SessionEnd};
 use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
@@ -340,7 +340,11 @@ fn write_datagrams(page: &mut MetricsPage, datagrams: &[DatagramReport]) {
         }
     }
     let name = "ringmain_stream_datagrams_dropped_total";
-    page.metric(name, "counter", "Dropped UDP datagrams, by stream route and cause.");
+    page.metric(
+        name,
+        "counter",
+        "Dropped UDP datagrams, by stream route and cause.",
+    );
     for route in datagrams {
         let dropped = DatagramDrop::ALL.iter().zip(route.dropped);
         for (cause, count) in dropped.filter(|(_, count)| *count > 0) {

@@ -21,6 +21,8 @@ const ELSEWHERE: [(&[&str], &str, &str); 3] = [
 
 /// Returns advice on a word that is not among the `known` ones.
 pub(super) fn on_unknown(word: &str, known: &[&str]) -> Option<String> {
-    let mut fits = ELSEWHERE.iter().filter(|(words, kind, _)| words.contains(&word) && known.contains(kind));
+    let mut fits = ELSEWHERE
+        .iter()
+        .filter(|(words, kind, _)| words.contains(&word) && known.contains(kind));
     fits.next().map(|(.., advice)| (*advice).to_owned())
 }

@@ -275,7 +275,7 @@ pub enum Completion {
 pub struct OutgoingDatagram<'a> {
     /// The destination.
     pub to: SocketAddr,
-    /// The local address to send from, for a socket that is bound to all of them. `None`: the kernel chooses.
+    /// The local address to send from, for a socket that is bound to every address. `None`: the kernel chooses.
     pub source: Option<IpAddr>,
     /// The data are several datagrams of this size each, of which the last may be shorter: at most
     /// [`crate::limits::DATAGRAM_SEGMENTS`]. `None`: one datagram.

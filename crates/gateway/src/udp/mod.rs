@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A session's endpoint is picked once, with its first datagram; another one only after ICMP errors. Each worker has its own sockets and
-//! sessions: the kernel delivers all datagrams of a client to the same worker. Knows nothing of what is in the datagrams.
+//! sessions: the kernel delivers all datagrams of a client to the same worker. Knows no payload.
 
 mod session;
 mod table;
@@ -57,7 +57,7 @@ struct ClientSocket {
     segments: SegmentSupport,
 }
 
-/// Whether a socket may send segments; not any more once the kernel has refused to.
+/// The support of segments by a socket's paths: assumed until the kernel refuses one.
 #[derive(Debug, Default)]
 struct SegmentSupport {
     is_refused: Cell<bool>,
@@ -189,7 +189,7 @@ fn close_listener(worker: &Worker, listener: &OpenListener) {
 }
 
 /// Waits for the shutdown: from then on there are no new sessions. With a successor the sockets are closed at once, so that the kernel
-/// delivers all datagrams to that process; sessions begin anew there.
+/// delivers all datagrams to that process; the process opens sessions of its own.
 async fn follow_drain(worker: Rc<Worker>) {
     worker.cx.draining().await;
     worker.datagrams.is_draining.set(true);
@@ -272,6 +272,7 @@ fn open_session(
     let session = Rc::new(Session::new(worker, Rc::clone(socket), key, &route));
     let task = session::run(Rc::clone(worker), Rc::clone(&session), route.upstream);
     if worker.cx.spawn(task).is_err() {
+        session.count_unserved();
         worker.counters.count_fault(Fault::NoResources);
         return Err((route.number, DatagramDrop::Unavailable));
     }

@@ -122,6 +122,11 @@ impl Session {
         self.socket.number
     }
 
+    /// Counts the end of a session without a task.
+    pub(super) fn count_unserved(&self) {
+        self.counts.count_end(SessionEnd::Fault);
+    }
+
     /// Has the session's task end it.
     pub(super) fn end(&self, end: SessionEnd) {
         if self.end.get().is_none() {
@@ -281,7 +286,9 @@ async fn serve(worker: &Rc<Worker>, session: &Rc<Session>) -> Result<SessionEnd,
         let selected = pool.select(&tried, key, AffinityHint::None)?;
         let endpoint = Rc::clone(&selected.endpoint);
         *session.endpoint.borrow_mut() = Some(Rc::clone(&endpoint));
-        let error = match connect(worker, session, &selected).await {
+        let opened = connect(worker, session, &selected).await;
+        let is_open = opened.is_ok();
+        let error = match opened {
             Ok(socket) => match relay(&worker.cx, session, &socket, &endpoint, &mut tried).await {
                 RelayEnd::Session(end) => return Ok(end),
                 RelayEnd::Refused(error) => error,
@@ -301,6 +308,11 @@ async fn serve(worker: &Rc<Worker>, session: &Rc<Session>) -> Result<SessionEnd,
         pool.record_outcome(&endpoint, RequestOutcome::Failure);
         worker.counters.count_fault(fault);
         drop(selected);
+        let is_tried = |other: &Rc<PoolEndpoint>| other.endpoint.addr == endpoint.endpoint.addr;
+        if !is_open && tried.iter().any(is_tried) {
+            // No socket can be opened to any endpoint.
+            return Err(fault);
+        }
         if tried.len() >= limits::DATAGRAM_TRIES {
             tried.clear();
         }
@@ -357,7 +369,7 @@ fn connect_fault(error: &io::Error) -> Fault {
     }
 }
 
-/// Returns whether an error says that the endpoint does not receive datagrams, rather than that one of them was not sent.
+/// Returns whether an error says that the endpoint does not receive datagrams, rather than that one datagram was not sent.
 fn is_unreachable(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -415,7 +427,7 @@ async fn relay(
     .await
 }
 
-/// Waits for a datagram of the client, after an endpoint was unreachable. Returns the end of the session, if that comes first.
+/// Waits for a datagram of the client, after an endpoint was unreachable. Returns the end of the session, if that happens first.
 async fn await_datagram(cx: &Cx, session: &Session) -> Option<SessionEnd> {
     {
         let mut state = session.state.borrow_mut();

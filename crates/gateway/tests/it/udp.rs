@@ -214,7 +214,7 @@ fn an_unreachable_endpoint_is_replaced(engine: EngineConfig) {
         client
             .set_read_timeout(Some(Duration::from_millis(20)))
             .expect("a socket");
-        // Clients of UDP repeat what was lost.
+        // Clients of UDP repeat lost datagrams.
         let mut buffer = [0; 64];
         until(|| {
             client.send(b"hello").expect("the gateway receives");
@@ -239,7 +239,11 @@ fn the_least_recently_used_session_is_evicted(engine: EngineConfig) {
     assert_eq!(ask(&a, b"3").1, of_a);
     ask(&c, b"4");
     await_ended(&gates, SessionEnd::Evicted, 1);
-    assert_eq!(ask(&a, b"5").1, of_a, "the session of `b` was evicted, not this one");
+    assert_eq!(
+        ask(&a, b"5").1,
+        of_a,
+        "the session of `b` was evicted, not this one"
+    );
     assert_ne!(ask(&b, b"6").1, of_b, "a new session");
     await_ended(&gates, SessionEnd::Evicted, 2);
     let report = report(&gates);
@@ -367,6 +371,9 @@ fn a_shutdown_waits_for_sessions(engine: EngineConfig) {
     let mut buffer = [0; 16];
     let count = before.recv(&mut buffer).expect("the answer");
     assert_eq!(&buffer[..count], b"question");
-    gates.running.join().expect("an orderly end, with the last session");
+    gates
+        .running
+        .join()
+        .expect("an orderly end, with the last session");
     thread.join().expect("the server");
 }

@@ -1,4 +1,4 @@
-//! UDP sessions in virtual time, and in a network that loses, doubles and reorders datagrams while endpoints come and go.
+//! UDP sessions in virtual time, and in a network that loses, doubles and reorders datagrams while endpoints appear and disappear.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -113,7 +113,9 @@ fn a_session_ends_when_idle() {
     let config = to(Protocol::Udp, &[server_addr(1)], |_, _, _| {});
     let mut scene = Scene::new(1, Plan::calm(), 1, config);
     let server = scene.world.peer_datagrams(server_addr(1));
-    let client = scene.world.peer_datagrams("10.0.2.1:4000".parse().expect("an address"));
+    let client = scene
+        .world
+        .peer_datagrams("10.0.2.1:4000".parse().expect("an address"));
     for turn in 0..3 {
         client.send_to(FRONT, b"hello");
         scene.until("a question", |_| echo(&server) > 0);
@@ -129,7 +131,6 @@ fn a_session_ends_when_idle() {
     let report = scene.report();
     assert_eq!((report.opened, report.open_sessions()), (1, 0));
     assert_eq!(report.ended[SessionEnd::Idle as usize], 1);
-    // The endpoint's late datagrams reach nobody: its peer's socket is closed.
     scene.stop();
 }
 
@@ -141,7 +142,9 @@ fn a_session_ends_with_its_last_response_or_soon() {
     });
     let mut scene = Scene::new(2, Plan::calm(), 1, config);
     let server = scene.world.peer_datagrams(server_addr(1));
-    let client = scene.world.peer_datagrams("10.0.2.1:4000".parse().expect("an address"));
+    let client = scene
+        .world
+        .peer_datagrams("10.0.2.1:4000".parse().expect("an address"));
     client.send_to(FRONT, b"a question");
     let mut from = None;
     scene.until("a question", |_| {
@@ -177,6 +180,18 @@ fn clients_are_served_through_faults() {
     }
 }
 
+fn faulty_config(seed: u64, addrs: &[SocketAddr]) -> Config {
+    let mut config = to(Protocol::Udp, addrs, |_, route, _| {
+        route.datagrams.idle = Some(Duration::from_secs(30));
+        if seed % 2 == 0 {
+            route.datagrams.responses = Some(1);
+        }
+    });
+    // Some seeds have less room than clients.
+    config.limits.datagram_sessions = if seed % 5 == 0 { 6 } else { 64 };
+    config
+}
+
 fn serve_through_faults(seed: u64) {
     const CLIENTS: u16 = 12;
     const ANSWERS: u32 = 20;
@@ -191,15 +206,7 @@ fn serve_through_faults(seed: u64) {
         .with(Fault::AtOnce, 100);
     let workers = 1 + (seed % 3) as usize;
     let addrs = [1, 2, 3].map(server_addr);
-    let mut config = to(Protocol::Udp, &addrs, |_, route, _| {
-        route.datagrams.idle = Some(Duration::from_secs(30));
-        if seed % 2 == 0 {
-            route.datagrams.responses = Some(1);
-        }
-    });
-    // Some seeds have less room than clients.
-    config.limits.datagram_sessions = if seed % 5 == 0 { 6 } else { 64 };
-    let mut scene = Scene::new(seed, plan, workers, config);
+    let mut scene = Scene::new(seed, plan, workers, faulty_config(seed, &addrs));
     let mut servers: Vec<Option<PeerDatagrams>> = addrs
         .iter()
         .map(|addr| Some(scene.world.peer_datagrams(*addr)))

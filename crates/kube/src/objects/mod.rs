@@ -43,8 +43,8 @@ pub use policy::{
 pub use route::{
     BackendRef, Cors, Filter, Fraction, GrpcMatch, GrpcMethod, GrpcRoute, GrpcRouteSpec, GrpcRule,
     HeaderModifier, HeaderPair, HttpMatch, HttpRoute, HttpRouteSpec, HttpRule, Mirror, ParentRef,
-    PathModifier, PathSpec, Redirect, Retry, StreamRule, TcpRoute, TcpRouteSpec, Timeouts, TlsRoute, UdpRoute, UdpRouteSpec,
-    TlsRouteSpec, UrlRewrite, ValueSpec, WeightedRef,
+    PathModifier, PathSpec, Redirect, Retry, StreamRule, TcpRoute, TcpRouteSpec, Timeouts, TlsRoute,
+    TlsRouteSpec, UdpRoute, UdpRouteSpec, UrlRewrite, ValueSpec, WeightedRef,
 };
 pub use traffic::{
     RequestRate, RetryConstraint, RetryShare, SessionCookie, SessionHeader, SessionPersistence,

@@ -26,6 +26,13 @@ pub(super) struct Usage<'a> {
     pub(super) passthrough: bool,
 }
 
+impl Usage<'_> {
+    /// Returns whether the connections to the backend may have TLS that the route does not forward.
+    fn may_add_tls(&self) -> bool {
+        !self.passthrough && self.from.kind != Kind::UdpRoute
+    }
+}
+
 /// An upstream of the parts.
 #[derive(Clone, Debug)]
 pub(super) struct KnownUpstream {
@@ -102,13 +109,11 @@ impl Context<'_> {
     }
 
     fn upstream(&mut self, usage: &Usage<'_>, service: &Id, port: &ServicePort) -> Backend {
-        let found = self
-            .policies
-            .find(service, &port.name, usage.gateway)
-            .filter(|_| !usage.passthrough && usage.from.kind != Kind::UdpRoute);
+        let found = self.policies.find(service, &port.name, usage.gateway);
+        let found = found.filter(|_| usage.may_add_tls());
         let app = port.app_protocol.as_deref().unwrap_or_default();
         let is_h2 = usage.from.kind == Kind::GrpcRoute || matches!(app, "kubernetes.io/h2c" | "grpc");
-        if found.is_none() && app == "kubernetes.io/wss" && !usage.passthrough && usage.from.kind != Kind::UdpRoute {
+        if found.is_none() && app == "kubernetes.io/wss" && usage.may_add_tls() {
             let message = format!("Service {service}: {app} needs a BackendTLSPolicy");
             return Backend::broken(Fault::new("UnsupportedProtocol", message));
         }

@@ -1,5 +1,9 @@
+//! Tests of control data, alone and with the kernel.
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::*;
 
@@ -12,13 +16,14 @@ fn local_addr(fd: &OwnedFd) -> SocketAddr {
 
 fn receive(fd: &OwnedFd) -> (Vec<u8>, Option<SocketAddr>, DatagramInfo) {
     let mut buffer = vec![0; 65_536];
-    loop {
-        match recv_message(fd, &mut buffer) {
-            Ok((count, from, info)) => return (buffer[..count].to_vec(), from, info),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
-            Err(error) => panic!("{error}"),
-        }
-    }
+    let patience = Timespec {
+        tv_sec: 20,
+        tv_nsec: 0,
+    };
+    let ready = poll(&mut [PollFd::new(fd, PollFlags::IN)], Some(&patience));
+    assert_eq!(ready, Ok(1), "no datagram within 20 s");
+    let (count, from, info) = recv_message(fd, &mut buffer).expect("a datagram");
+    (buffer[..count].to_vec(), from, info)
 }
 
 /// A wildcard socket reports the address that its client sent to, and replies from it.

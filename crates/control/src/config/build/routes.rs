@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain_gateway::limits;
 use ringmain_gateway::model::{
     self, Action, DatagramSessions, Forward, HeaderMatch, HeaderName, Name, PathMatch, Policy, QueryMatch,
     StreamRoute, ValueMatch,
 };
-use ringmain_gateway::limits;
 use ringmain_gateway::table::ConfigPart;
 use serde::Deserialize;
 

@@ -27,7 +27,7 @@ pub(super) struct Datagrams {
     /// Read by the kernel at submission only; the lengths are alike for all.
     header: Option<Box<libc::msghdr>>,
     sends: Vec<Option<Box<Sending>>>,
-    /// Places of `sends` without a send in flight. Up to [`limits::DATAGRAM_SENDS_POOLED`] of them keep their memory.
+    /// Places of `sends` without a send in flight. Up to [`limits::DATAGRAM_SENDS_POOLED`] keep their memory.
     idle: Vec<u32>,
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the table alone, and against a plain list.
+
 use std::net::Ipv4Addr;
 
 use super::*;
