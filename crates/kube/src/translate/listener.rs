@@ -225,10 +225,6 @@ impl<'a> ListenerState<'a> {
         if self.conflict.is_some() || self.spec.port != earlier.spec.port {
             return;
         }
-        if protocol.is_datagram() != other.is_datagram() {
-            // UDP has ports of its own.
-            return;
-        }
         let alike = protocol.has_sni() == other.has_sni() && protocol.is_http() == other.is_http();
         let both_sni = protocol.has_sni() && other.has_sni();
         let (reason, found) = if !alike && !both_sni {

@@ -18,7 +18,7 @@ fn os(error: i32) -> io::Error {
 
 impl State {
     /// Where an operation belongs.
-    fn place(&self, id: u64) -> (usize, Slot, u32) {
+    pub(super) fn place(&self, id: u64) -> (usize, Slot, u32) {
         let operation = &self.operations[&id];
         (operation.worker, operation.slot, operation.socket)
     }
