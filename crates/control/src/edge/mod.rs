@@ -292,7 +292,9 @@ impl Edge {
     /// Sets up the engine. `has_objects`: a second source may add listeners.
     fn engine(&self, config: &model::Config, has_objects: bool) -> Result<Engine, EdgeError> {
         let mut engine = self.settings.engine.clone();
-        engine.clients_only |= has_objects && config.listeners.is_empty();
+        let mut connections = config.listeners.iter().filter(|it| !it.protocol.is_datagram());
+        let has_other_source = has_objects || !config.listeners.is_empty();
+        engine.clients_only |= has_other_source && connections.next().is_none();
         engine.max_connections = config.limits.connections;
         engine.grace = config.limits.drain;
         Engine::new(engine).map_err(other)
