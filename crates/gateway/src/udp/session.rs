@@ -305,6 +305,7 @@ async fn serve(worker: &Rc<Worker>, session: &Rc<Session>) -> Result<SessionEnd,
             pool.upstream.name,
             endpoint.endpoint.addr
         );
+        pool.record_connect_failure(&endpoint, fault, pool.connect_timeout());
         pool.record_outcome(&endpoint, RequestOutcome::Failure);
         worker.counters.count_fault(fault);
         drop(selected);
@@ -403,6 +404,7 @@ async fn relay(
                     if !has_answered {
                         has_answered = true;
                         tried.clear();
+                        endpoint.endpoint.state.health().record_connect_success();
                         session.pool.record_outcome(endpoint, RequestOutcome::Success);
                     }
                     if session.rules.responses.is_some() && session.expected.get() == 0 {

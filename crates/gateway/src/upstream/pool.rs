@@ -441,7 +441,7 @@ impl UpstreamPool {
 
     /// Records that no connection to an endpoint could be established within `span`: others are preferred for a while, unless the failure
     /// is more likely caused by this process or by the caller's deadline.
-    pub(super) fn record_connect_failure(&self, endpoint: &PoolEndpoint, fault: Fault, span: Duration) {
+    pub(crate) fn record_connect_failure(&self, endpoint: &PoolEndpoint, fault: Fault, span: Duration) {
         let too_short = fault == Fault::ConnectTimeout
             && span < limits::CONNECT_TIMEOUT_LEAST.min(self.connect_timeout());
         if fault == Fault::NoResources || too_short {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_gateway::Gateway;
+use ringmain_gateway::fault::Fault::ConnectRefused as Refused;
 use ringmain_gateway::model::{Config, Endpoint, EndpointLocation, Protocol};
 use ringmain_gateway::stats::{DatagramReport, SessionEnd};
 use ringmain_sim::{ClusterConfig, Fault, PeerDatagrams, Plan, SimCluster, World};
@@ -166,6 +167,31 @@ fn a_session_ends_with_its_last_response_or_soon() {
     assert_eq!(scene.report().open_sessions(), 1);
     scene.pass(Duration::from_secs(2));
     assert_eq!(scene.report().ended[SessionEnd::Idle as usize], 1);
+    scene.stop();
+}
+
+/// One ICMP error is enough: other sessions go to the other endpoint for a while.
+#[test]
+fn an_endpoint_with_icmp_errors_is_skipped() {
+    let config = to(Protocol::Udp, &[server_addr(1), server_addr(2)], |_, _, _| {});
+    let mut scene = Scene::new(3, Plan::calm(), 1, config);
+    let server = scene.world.peer_datagrams(server_addr(2));
+    for number in 1..=6 {
+        let addr = SocketAddr::new(Ipv4Addr::new(10, 0, 2, number).into(), 4000);
+        let client = scene.world.peer_datagrams(addr);
+        let mut attempts = 0;
+        while client.recv_from().is_none() {
+            attempts += 1;
+            assert!(attempts <= 2, "client {number}");
+            client.send_to(FRONT, b"hello");
+            scene.pass(Duration::from_millis(5));
+            echo(&server);
+            scene.pass(Duration::from_millis(5));
+        }
+    }
+    let faults = scene.gateway.fault_counts();
+    let refused = faults.iter().find(|(fault, _)| *fault == Refused);
+    assert_eq!(refused, Some(&(Refused, 1)));
     scene.stop();
 }
 
