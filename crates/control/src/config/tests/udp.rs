@@ -25,7 +25,6 @@ fn udp_has_no_hosts_and_no_connections() {
         ", proxy_protocol: {from: 10.0.0.0/8}",
         "no PROXY protocol: it starts connections",
     );
-    check(", tls: {certificates: site}", "TLS only with");
     check_errors(
         "listeners: {dns: {address: ':53', protocol: udp}}\nstreams: {dns: {to: http://127.0.0.1:1, responses: 0}}\n",
         &["2:52: expected a whole number from 1 to 4294967295, found `0`"],
