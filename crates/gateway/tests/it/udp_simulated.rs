@@ -176,6 +176,8 @@ fn an_endpoint_with_icmp_errors_is_skipped() {
     let config = to(Protocol::Udp, &[server_addr(1), server_addr(2)], |_, _, _| {});
     let mut scene = Scene::new(3, Plan::calm(), 1, config);
     let server = scene.world.peer_datagrams(server_addr(2));
+    // Until the worker has opened its socket.
+    scene.pass(Duration::from_millis(5));
     for number in 1..=6 {
         let addr = SocketAddr::new(Ipv4Addr::new(10, 0, 2, number).into(), 4000);
         let client = scene.world.peer_datagrams(addr);
