@@ -29,9 +29,13 @@ pub(super) fn service(gateway: &Gateway) -> (String, Value) {
     ports.truncate(PORTS);
     let ports: Vec<Value> = ports
         .iter()
-        .map(|(port, is_udp)| match is_udp {
-            false => json!({"name": format!("port-{port}"), "port": port, "protocol": "TCP"}),
-            true => json!({"name": format!("udp-port-{port}"), "port": port, "protocol": "UDP"}),
+        .map(|(port, is_udp)| {
+            let (name, protocol) = if *is_udp {
+                (format!("udp-port-{port}"), "UDP")
+            } else {
+                (format!("port-{port}"), "TCP")
+            };
+            json!({"name": name, "port": port, "protocol": protocol})
         })
         .collect();
     let service = json!({
