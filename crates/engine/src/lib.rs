@@ -51,7 +51,7 @@ pub use ringmain_sys::addr::Addr;
 pub use ringmain_sys::inherit;
 pub use ringmain_sys::listen::ListenOptions;
 pub use worker::core::{Via, WriteError};
-pub use worker::cx::{Conn, ConnId, Cx, Draining, Sleep};
+pub use worker::cx::{Conn, ConnId, Cx, DrainHold, Draining, Sleep};
 pub use worker::drain::{DrainSchedule, DrainTurn};
 pub use worker::handler::{Handler, on_data};
 pub use worker::record::Reason;

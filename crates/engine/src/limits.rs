@@ -43,8 +43,23 @@ pub const QUIET_BATCHES: u16 = 64;
 /// when one is back; the kernel's socket buffer holds or drops what comes meanwhile.
 pub const DATAGRAM_BUFFERS: u16 = 32;
 
-/// The largest payload of a datagram, bytes.
+/// The largest payload of a datagram, and of several that are received or sent at once, bytes. Longer: `InvalidInput`.
 pub const DATAGRAM_BYTES: usize = 65_507;
+
+/// Datagrams in one send (`UDP_SEGMENT`). More: `InvalidInput`.
+pub const DATAGRAM_SEGMENTS: usize = ringmain_sys::datagram::MAX_SEGMENTS;
+
+/// Finished datagram sends of a worker whose memory is retained for the next ones (`uring`). More: freed.
+pub const DATAGRAM_SENDS_POOLED: usize = 256;
+
+/// The largest buffer that such a send retains, bytes.
+pub const DATAGRAM_SENDS_POOLED_BYTES: usize = 4096;
+
+/// Buffers of received datagrams that a worker retains for the next ones. More: freed.
+pub const DATAGRAMS_POOLED: usize = 256;
+
+/// The largest such buffer, bytes.
+pub const DATAGRAMS_POOLED_BYTES: usize = 4096;
 
 /// Sockets on their way to another worker. More: the giver keeps the connection.
 pub const GIFTS_IN_FLIGHT: usize = 256;

@@ -1,17 +1,20 @@
 //! Datagram sockets for asynchronous code.
 //!
-//! What the kernel reports late (a send that failed, an ICMP error) is told once, at the next call of whatever
-//! kind; the socket works on. One task may receive while another sends. Knows nothing of what is in the datagrams.
+//! The kernel reports some errors late (a send that failed, an ICMP error): once, at the next call of any kind but [`Udp::try_send`];
+//! the socket remains usable. One task may receive while another sends. Knows nothing of what is in the datagrams.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::task::Poll;
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
 
 use ringmain_sys::addr::Addr;
+use ringmain_sys::{datagram, socket};
 
 use crate::backend::Slot;
+pub use crate::backend::{DatagramInfo, DatagramOptions, OutgoingDatagram};
 use crate::limits;
 use crate::worker::cx::{Cx, keep_waker};
 
@@ -27,13 +30,70 @@ impl fmt::Debug for Udp {
     }
 }
 
+/// One UDP address, bound once for each worker ([`DatagramOptions::shared`]); dropping it closes the sockets.
+#[derive(Debug)]
+pub struct UdpGroup {
+    /// The address, with the port that the kernel has chosen.
+    pub addr: SocketAddr,
+    /// The sockets, in worker order. The kernel receives datagrams for each from now on.
+    pub sockets: Vec<OwnedFd>,
+}
+
+impl UdpGroup {
+    /// Binds an address for so many workers, on any thread. `exclusive`: fails if a socket of this user has the address already, which
+    /// would silently be joined otherwise.
+    ///
+    /// # Errors
+    /// As `socket(2)`, `setsockopt(2)` and `bind(2)`.
+    pub fn bind(addr: SocketAddr, workers: usize, exclusive: bool) -> io::Result<UdpGroup> {
+        let options = DatagramOptions {
+            shared: true,
+            local_address: addr.ip().is_unspecified(),
+            coalesce: true,
+        };
+        if exclusive && addr.port() != 0 {
+            drop(datagram::open(addr, DatagramOptions::default())?);
+        }
+        let first = datagram::open(addr, options)?;
+        let bound = match socket::local_addr(&first)? {
+            Some(Addr::Inet(bound)) => bound,
+            _ => addr,
+        };
+        let mut sockets = vec![first];
+        for _ in 1..workers {
+            sockets.push(datagram::open(bound, options)?);
+        }
+        Ok(UdpGroup { addr: bound, sockets })
+    }
+}
+
 impl Cx {
     /// Opens a datagram socket; port 0 lets the kernel choose.
     ///
     /// # Errors
     /// As `socket(2)` and `bind(2)`.
     pub fn bind_udp(&self, local: SocketAddr) -> io::Result<Udp> {
-        let slot = self.core().open_datagrams(local)?;
+        self.bind_udp_with(local, DatagramOptions::default())
+    }
+
+    /// Opens a datagram socket with options, as [`Cx::bind_udp`] does.
+    ///
+    /// # Errors
+    /// As `socket(2)`, `setsockopt(2)` and `bind(2)`.
+    pub fn bind_udp_with(&self, local: SocketAddr, options: DatagramOptions) -> io::Result<Udp> {
+        let slot = self.core().open_datagrams(local, options)?;
+        Ok(Udp {
+            cx: self.clone(),
+            slot,
+        })
+    }
+
+    /// Takes over a bound datagram socket, such as one of a group that shares an address. On error it is closed.
+    ///
+    /// # Errors
+    /// `ENFILE`: the worker's table is full; `Unsupported` in a simulation.
+    pub fn adopt_udp(&self, fd: OwnedFd) -> io::Result<Udp> {
+        let slot = self.core().adopt_datagrams(fd)?;
         Ok(Udp {
             cx: self.clone(),
             slot,
@@ -78,7 +138,7 @@ impl Udp {
             let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
             if let Some(datagram) = datagrams.queue.pop_front() {
                 core.rearm_datagrams(self.slot);
-                return Poll::Ready(Ok(datagram));
+                return Poll::Ready(Ok((datagram.data, datagram.from)));
             }
             if let Some(error) = core.take_datagram_error(self.slot) {
                 return Poll::Ready(Err(error));
@@ -88,6 +148,57 @@ impl Udp {
             Poll::Pending
         })
         .await
+    }
+
+    /// Passes the next datagram to `read`, with its sender (`None` if the kernel reported no internet address), without an allocation.
+    /// With [`DatagramOptions::coalesce`] it may be several, see [`DatagramInfo::segment`]. `read` may use the worker.
+    ///
+    /// Ready with an error that the socket reports, such as an ICMP error; then it can be called again. Datagrams that had arrived
+    /// before the error are passed first.
+    pub fn poll_datagram<T>(
+        &self,
+        context: &mut Context<'_>,
+        read: impl FnOnce(&mut [u8], Option<SocketAddr>, DatagramInfo) -> T,
+    ) -> Poll<io::Result<T>> {
+        let mut core = self.cx.core();
+        let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
+        if let Some(mut datagram) = datagrams.queue.pop_front() {
+            core.rearm_datagrams(self.slot);
+            drop(core);
+            let read = read(&mut datagram.data, datagram.from, datagram.info);
+            self.cx.core().recycle_datagram(datagram.data);
+            return Poll::Ready(Ok(read));
+        }
+        if let Some(error) = core.take_datagram_error(self.slot) {
+            return Poll::Ready(Err(error));
+        }
+        let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
+        keep_waker(&mut datagrams.reader, context.waker());
+        Poll::Pending
+    }
+
+    /// Queues a datagram, or several of one size, without waiting. The errors of earlier sends are left to [`Udp::poll_datagram`].
+    ///
+    /// # Errors
+    /// `WouldBlock` while [`limits::DATAGRAM_SENDS`] are in flight; `InvalidInput` above [`limits::DATAGRAM_BYTES`] or
+    /// [`limits::DATAGRAM_SEGMENTS`].
+    pub fn try_send(&self, datagram: &OutgoingDatagram<'_>) -> io::Result<()> {
+        let segments = datagram.segment.map_or(1, |size| match usize::from(size) {
+            0 => usize::MAX,
+            size => datagram.data.len().div_ceil(size),
+        });
+        if datagram.data.len() > limits::DATAGRAM_BYTES || segments > limits::DATAGRAM_SEGMENTS {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let core = &mut *self.cx.core();
+        let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
+        if datagrams.sends_in_flight >= limits::DATAGRAM_SENDS {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        datagrams.sends_in_flight += 1;
+        let socket = datagrams.socket;
+        core.backend.send_to(self.slot, socket, datagram);
+        Ok(())
     }
 
     /// Queues one datagram; waits while [`limits::DATAGRAM_SENDS`] are in flight.
@@ -112,7 +223,8 @@ impl Udp {
             }
             datagrams.sends_in_flight += 1;
             let socket = datagrams.socket;
-            core.backend.send_to(self.slot, socket, to, data);
+            core.backend
+                .send_to(self.slot, socket, &OutgoingDatagram::new(to, data));
             Poll::Ready(Ok(()))
         })
         .await

@@ -23,6 +23,7 @@ mod rate;
 mod resolve;
 pub mod stats;
 pub mod table;
+mod udp;
 mod upstream;
 
 pub use compile::plan::Plan;

@@ -439,7 +439,31 @@ pub const FILTER_HELD_BYTES: usize = 1024 * 1024;
 /// Bytes by which a filter may extend a piece of a body, or a whole body. With more: 500, or the response is aborted.
 pub const FILTER_GROWTH_BYTES: usize = 256 * 1024;
 
+/// Default limit of UDP sessions, process-wide; each worker has an equal share, rounded up. At the limit the least recently used session of
+/// the worker is ended, whatever its upstream. Each session has a socket: where descriptors run out first, the same happens.
+pub const DATAGRAM_SESSIONS: u32 = 16 * 1024;
+
+/// Default idle time of a UDP session.
+pub const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
+
+/// The same of a route with a number of responses: the time to wait for them.
+pub const DATAGRAM_RESPONSE_IDLE: Duration = Duration::from_secs(5);
+
+/// Datagrams of a UDP session that wait while its socket is opened. Further ones are dropped (`queue_full`).
+pub const DATAGRAMS_PENDING: usize = 16;
+
+/// Bytes of these. Further ones are dropped.
+pub const DATAGRAMS_PENDING_BYTES: usize = 64 * 1024;
+
+/// Endpoints that a UDP session tries, one after the other, as ICMP errors report that none receives its datagrams. After these the next
+/// datagram starts again with any.
+pub const DATAGRAM_TRIES: usize = 8;
+
+/// Largest size of datagrams that are sent as segments of one send. Larger ones are sent one by one: the path's MTU may be below theirs.
+pub const DATAGRAM_SEGMENT_BYTES: u16 = 1452;
+
 const _: () = {
+    assert!(DATAGRAM_SESSIONS <= UPSTREAM_REQUESTS);
     assert!(FILTER_GROWTH_BYTES <= FILTER_HELD_BYTES);
     assert!(RATE_KEYS <= RATE_KEYS_MOST);
     assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu;
+pub mod datagram;
 pub mod ethtool;
 pub mod event;
 pub mod file;

@@ -1,10 +1,9 @@
-//! Stream and datagram sockets: opening, moving bytes, options, addresses.
+//! Stream sockets: opening, moving bytes, options, addresses.
 //!
 //! Every descriptor made here is non-blocking and closed on exec. Calls interrupted by a signal
 //! are repeated, so that nobody above sees `EINTR`. Knows nothing of readiness or completion.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -58,20 +57,6 @@ pub fn connect(fd: impl AsFd, to: &Addr) -> io::Result<()> {
     }
 }
 
-/// Opens a UDP socket bound to `local`; port 0 lets the kernel choose. `[::]` serves IPv4 too.
-///
-/// # Errors
-/// As `socket(2)` and `bind(2)`.
-pub fn datagram(local: SocketAddr) -> io::Result<OwnedFd> {
-    let local = Addr::Inet(local);
-    let fd = open(&local, SocketType::DGRAM)?;
-    if let Addr::Inet(SocketAddr::V6(v6)) = &local {
-        sockopt::set_ipv6_v6only(&fd, !v6.ip().is_unspecified())?;
-    }
-    rustix::net::bind(&fd, &local.to_sockaddr()?)?;
-    Ok(fd)
-}
-
 pub(crate) fn open(addr: &Addr, kind: SocketType) -> io::Result<OwnedFd> {
     let protocol = match (addr, kind) {
         (Addr::Inet(_), SocketType::STREAM) => Some(ipproto::TCP),
@@ -108,27 +93,6 @@ pub fn send_vectored(fd: impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<usize>
     let mut none = SendAncillaryBuffer::default();
     Ok(retry_on_intr(|| {
         rustix::net::sendmsg(fd, pieces, &mut none, SendFlags::NOSIGNAL)
-    })?)
-}
-
-/// Receives one datagram and its sender; what does not fit into `buffer` is lost.
-///
-/// # Errors
-/// As `recvfrom(2)`: `EAGAIN` when nothing is there.
-pub fn recv_from(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<SocketAddr>)> {
-    let fd = fd.as_fd();
-    let (count, _, from) = retry_on_intr(|| rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::empty()))?;
-    Ok((count, from.and_then(|from| SocketAddr::try_from(from).ok())))
-}
-
-/// Sends one datagram.
-///
-/// # Errors
-/// As `sendto(2)`: `EAGAIN` when the socket's buffer is full.
-pub fn send_to(fd: impl AsFd, data: &[u8], to: SocketAddr) -> io::Result<usize> {
-    let fd = fd.as_fd();
-    Ok(retry_on_intr(|| {
-        rustix::net::sendto(fd, data, SendFlags::NOSIGNAL, &to)
     })?)
 }
 
@@ -233,7 +197,7 @@ fn clamp(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-fn set_int(fd: impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+pub(crate) fn set_int(fd: impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     set_raw(fd, level, name, &value)
 }
 

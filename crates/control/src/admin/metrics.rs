@@ -15,8 +15,8 @@ use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
 use ringmain_gateway::health::CheckVerdict;
-use ringmain_gateway::stats::ConnectionEnd;
 use ringmain_gateway::stats::upstreams::CounterState;
+use ringmain_gateway::stats::{ConnectionEnd, DatagramDrop, DatagramReport, SessionEnd};
 use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
@@ -261,20 +261,25 @@ fn write_certificates(page: &mut MetricsPage, inner: &AdminContext) {
 
 fn write_streams(page: &mut MetricsPage, inner: &AdminContext) {
     let streams = inner.gateway.stream_reports();
+    let datagrams = inner.gateway.datagram_reports();
+    let (tcp, udp) = (("protocol", "tcp"), ("protocol", "udp"));
     let name = "ringmain_streams_open";
     page.metric(
         name,
         "gauge",
-        "Forwarded connections in progress, by stream route.",
+        "Forwarded connections in progress and open UDP sessions, by stream route.",
     );
     for stream in &streams {
-        page.sample(name, &[("route", &stream.name)], stream.open_connections());
+        page.sample(name, &[("route", &stream.name), tcp], stream.open_connections());
+    }
+    for route in &datagrams {
+        page.sample(name, &[("route", &route.name), udp], route.open_sessions());
     }
     let name = "ringmain_streams_total";
     page.metric(
         name,
         "counter",
-        "Finished connections, by stream route and outcome.",
+        "Finished connections and UDP sessions, by stream route and outcome.",
     );
     for stream in &streams {
         for (ended, count) in ConnectionEnd::ALL
@@ -282,14 +287,68 @@ fn write_streams(page: &mut MetricsPage, inner: &AdminContext) {
             .zip(stream.ended)
             .filter(|(_, count)| *count > 0)
         {
-            page.sample(name, &[("route", &stream.name), ("ended", ended.label())], count);
+            page.sample(
+                name,
+                &[("route", &stream.name), tcp, ("ended", ended.label())],
+                count,
+            );
+        }
+    }
+    for route in &datagrams {
+        let ended = SessionEnd::ALL.iter().zip(route.ended);
+        for (ended, count) in ended.filter(|(_, count)| *count > 0) {
+            page.sample(
+                name,
+                &[("route", &route.name), udp, ("ended", ended.label())],
+                count,
+            );
         }
     }
     let name = "ringmain_stream_bytes_total";
     page.metric(name, "counter", "Forwarded bytes, from and to clients.");
     for stream in &streams {
         for (direction, count) in [("received", stream.received), ("sent", stream.sent)] {
-            page.sample(name, &[("route", &stream.name), ("direction", direction)], count);
+            page.sample(
+                name,
+                &[("route", &stream.name), tcp, ("direction", direction)],
+                count,
+            );
+        }
+    }
+    for route in &datagrams {
+        for (direction, count) in [("received", route.received), ("sent", route.sent)] {
+            page.sample(
+                name,
+                &[("route", &route.name), udp, ("direction", direction)],
+                count,
+            );
+        }
+    }
+    write_datagrams(page, &datagrams);
+}
+
+/// The counts that only datagrams have.
+fn write_datagrams(page: &mut MetricsPage, datagrams: &[DatagramReport]) {
+    let name = "ringmain_stream_datagrams_total";
+    page.metric(name, "counter", "UDP datagrams, from and to clients.");
+    for route in datagrams {
+        for (direction, count) in [
+            ("received", route.received_datagrams),
+            ("sent", route.sent_datagrams),
+        ] {
+            page.sample(name, &[("route", &route.name), ("direction", direction)], count);
+        }
+    }
+    let name = "ringmain_stream_datagrams_dropped_total";
+    page.metric(
+        name,
+        "counter",
+        "Dropped UDP datagrams, by stream route and cause.",
+    );
+    for route in datagrams {
+        let dropped = DatagramDrop::ALL.iter().zip(route.dropped);
+        for (cause, count) in dropped.filter(|(_, count)| *count > 0) {
+            page.sample(name, &[("route", &route.name), ("cause", cause.label())], count);
         }
     }
 }

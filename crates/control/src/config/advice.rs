@@ -1,12 +1,5 @@
 //! Advice on words that a map or an enumeration does not have.
 
-/// Words that are planned but not supported: each with a word of its kind, and an explanation.
-const UNSUPPORTED: (&[&str], &str, &str) = (
-    &["udp"],
-    "tls_passthrough",
-    "UDP is not supported: datagrams are neither received nor forwarded",
-);
-
 /// Words of another place or of other programs: each with a word that is known here, and advice.
 const ELSEWHERE: [(&[&str], &str, &str); 4] = [
     (
@@ -33,7 +26,8 @@ const ELSEWHERE: [(&[&str], &str, &str); 4] = [
 
 /// Returns advice on a word that is not among the `known` ones.
 pub(super) fn on_unknown(word: &str, known: &[&str]) -> Option<String> {
-    let all = ELSEWHERE.iter().chain([&UNSUPPORTED]);
-    let mut fits = all.filter(|(words, kind, _)| words.contains(&word) && known.contains(kind));
+    let mut fits = ELSEWHERE
+        .iter()
+        .filter(|(words, kind, _)| words.contains(&word) && known.contains(kind));
     fits.next().map(|(.., advice)| (*advice).to_owned())
 }

@@ -33,6 +33,7 @@ const PAGES: [Page; 15] = [
         guides: &[
             ("https", "HTTPS"),
             ("tcp-and-tls-passthrough", "TCP and TLS passthrough"),
+            ("udp", "UDP"),
             ("reverse-proxy", "reverse proxy"),
         ],
     },
@@ -43,6 +44,7 @@ const PAGES: [Page; 15] = [
         guides: &[
             ("reverse-proxy", "reverse proxy"),
             ("tcp-and-tls-passthrough", "TCP and TLS passthrough"),
+            ("udp", "UDP"),
             ("troubleshooting", "troubleshooting"),
         ],
     },

@@ -32,6 +32,7 @@ mod source;
 ))]
 mod sources;
 mod traffic;
+mod udp;
 
 use std::io;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! The gateway's listeners: opened, or taken over from the process before.
 
 use ringmain_engine::{Addr, Engine};
-use ringmain_sys::inherit::Inherited;
+use ringmain_gateway::Gateway;
+use ringmain_sys::inherit::{self, Inherited};
 
 use super::{EdgeError, EdgeSettings, other};
 
@@ -42,6 +43,15 @@ pub(super) fn open_listeners(
         opened.extend(found);
     }
     Ok(opened)
+}
+
+/// Binds the UDP addresses. They are not handed over: the predecessor of this process closes its sockets once this one serves.
+pub(super) fn bind_datagrams(gateway: &Gateway, workers: usize) -> Result<(), EdgeError> {
+    let bound = gateway.bind_datagrams(workers, inherit::has_predecessor());
+    bound.map(drop).map_err(|problems| {
+        let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+        EdgeError::Other(problems.join("; "))
+    })
 }
 
 /// Removes and returns the listeners for which `is_required` returns true.

@@ -232,6 +232,7 @@ impl Edge {
         let can_wait = !inherited.is_empty();
         let addrs =
             listeners::open_listeners(settings, &mut engine, &mut inherited, &gateway.listen_addrs())?;
+        listeners::bind_datagrams(&gateway, engine.workers())?;
         let for_admin = admin_listeners(&config, &mut inherited);
         listeners::log_unused(&inherited);
         // After all steps that can fail: a state file is used once.
@@ -291,7 +292,9 @@ impl Edge {
     /// Sets up the engine. `has_objects`: a second source may add listeners.
     fn engine(&self, config: &model::Config, has_objects: bool) -> Result<Engine, EdgeError> {
         let mut engine = self.settings.engine.clone();
-        engine.clients_only |= has_objects && config.listeners.is_empty();
+        let mut connections = config.listeners.iter().filter(|it| !it.protocol.is_datagram());
+        let has_other_source = has_objects || !config.listeners.is_empty();
+        engine.clients_only |= has_other_source && connections.next().is_none();
         engine.max_connections = config.limits.connections;
         engine.grace = config.limits.drain;
         engine.drain_delay = config.limits.drain_delay;

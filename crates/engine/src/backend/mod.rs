@@ -10,13 +10,14 @@ pub mod epoll;
 pub mod uring;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::task::Waker;
 use std::time::Duration;
 
 use ringmain_sys::addr::Addr;
+pub use ringmain_sys::datagram::{DatagramInfo, DatagramOptions};
 
 use crate::limits;
 
@@ -246,8 +247,10 @@ pub enum Completion {
         slot: Slot,
         /// The payload; an empty datagram is a valid one.
         data: Lent,
-        /// Who sent it; `None` if the kernel gave no internet address.
+        /// The sender; `None` if the kernel reported no internet address.
         from: Option<SocketAddr>,
+        /// The local address, and whether the payload is several datagrams that the kernel has joined.
+        info: DatagramInfo,
         /// Whether the operation is still armed.
         more: bool,
     },
@@ -265,6 +268,33 @@ pub enum Completion {
         /// Bytes sent.
         result: io::Result<usize>,
     },
+}
+
+/// A datagram to send, or several of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutgoingDatagram<'a> {
+    /// The destination.
+    pub to: SocketAddr,
+    /// The local address to send from, for a socket that is bound to every address. `None`: the kernel chooses.
+    pub source: Option<IpAddr>,
+    /// The data are several datagrams of this size each, of which the last may be shorter: at most
+    /// [`crate::limits::DATAGRAM_SEGMENTS`]. `None`: one datagram.
+    pub segment: Option<u16>,
+    /// The payload.
+    pub data: &'a [u8],
+}
+
+impl<'a> OutgoingDatagram<'a> {
+    /// A single datagram, from an address that the kernel chooses.
+    #[must_use]
+    pub fn new(to: SocketAddr, data: &'a [u8]) -> OutgoingDatagram<'a> {
+        OutgoingDatagram {
+            to,
+            source: None,
+            segment: None,
+            data,
+        }
+    }
 }
 
 /// A socket option that can be changed on an open connection.
@@ -394,7 +424,7 @@ pub trait Backend {
     ///
     /// # Errors
     /// As `socket(2)` and `bind(2)`.
-    fn open_datagram(&mut self, local: SocketAddr) -> io::Result<Socket>;
+    fn open_datagram(&mut self, local: SocketAddr, options: DatagramOptions) -> io::Result<Socket>;
 
     /// Accepts connections from `listener` until cancelled or failed.
     fn accept(&mut self, slot: Slot, listener: Socket);
@@ -423,8 +453,8 @@ pub trait Backend {
     /// Receives datagrams until ended.
     fn recv_from(&mut self, slot: Slot, socket: Socket);
 
-    /// Sends one datagram; `data` is copied. Several may be in flight.
-    fn send_to(&mut self, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]);
+    /// Sends one datagram, or several of one size; the data is copied. Several sends may be in flight.
+    fn send_to(&mut self, slot: Slot, socket: Socket, datagram: &OutgoingDatagram<'_>);
 
     /// Ends the operation early. Its final completion still comes: its own or a cancelled one.
     /// Naming an operation that is not in flight does nothing.

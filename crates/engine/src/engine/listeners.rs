@@ -194,6 +194,12 @@ impl Listeners {
         }))
     }
 
+    /// Returns the number of workers.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.0.opening.workers
+    }
+
     /// Opens an address on every worker: [`Listeners::bind`], then [`Listeners::start`].
     ///
     /// # Errors

@@ -351,6 +351,7 @@ impl<M: Send + 'static> Running<M> {
                     file.disarm();
                 }
                 self.handed_over.store(true, Ordering::Relaxed);
+                self.shared.has_successor.store(true, Ordering::Release);
                 self.shared.advance(State::Draining);
                 Ok(successor.process.id())
             }

@@ -103,6 +103,10 @@ pub(crate) struct Core {
     /// Of them, those on their way to another worker.
     pub(crate) giving: u32,
     pub(crate) datagram_sockets: u32,
+    /// Buffers of datagrams that were read, up to [`limits::DATAGRAMS_POOLED`].
+    pub(crate) datagram_buffers: Vec<Vec<u8>>,
+    /// Tasks that a graceful shutdown waits for, up to its grace time.
+    pub(crate) drain_holds: usize,
     pub(crate) turn: u32,
     /// When the completions that are handled now were taken from the kernel.
     pub(crate) batch_at: Time,
@@ -167,6 +171,8 @@ impl Core {
             connections: 0,
             giving: 0,
             datagram_sockets: 0,
+            datagram_buffers: Vec::new(),
+            drain_holds: 0,
             turn: 0,
             batch_at: Time(0),
             ready_at: Time(0),

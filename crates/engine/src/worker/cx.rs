@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -257,6 +258,19 @@ impl Cx {
             cx: self.clone(),
             place: None,
         }
+    }
+
+    /// Has a graceful shutdown wait, at most for its grace time, until the result is dropped: for work without a connection.
+    #[must_use]
+    pub fn hold_drain(&self) -> DrainHold {
+        self.core().drain_holds += 1;
+        DrainHold(self.clone())
+    }
+
+    /// Returns whether the process is shutting down because another one has taken over its listeners.
+    #[must_use]
+    pub fn has_successor(&self) -> bool {
+        self.core().shared.has_successor.load(Ordering::Acquire)
     }
 
     /// Begins the shutdown of the whole process, as a termination signal does.
@@ -528,6 +542,21 @@ impl Drop for Sleep {
             let core = &mut *self.cx.0.core.borrow_mut();
             core.sleepers.remove(&mut core.wheel, slot);
         }
+    }
+}
+
+/// A graceful shutdown waits for this; see [`Cx::hold_drain`].
+pub struct DrainHold(Cx);
+
+impl fmt::Debug for DrainHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DrainHold")
+    }
+}
+
+impl Drop for DrainHold {
+    fn drop(&mut self) {
+        self.0.core().drain_holds -= 1;
     }
 }
 

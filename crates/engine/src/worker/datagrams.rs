@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 
 use ringmain_sys::addr::Addr;
 
 use super::core::Core;
-use super::record::{Datagrams, Record};
-use crate::backend::{Lent, Op, RecvEnd, Slot};
+use super::record::{Datagrams, QueuedDatagram, Record};
+use crate::backend::{DatagramInfo, DatagramOptions, Lent, Op, RecvEnd, Slot, Socket};
 use crate::limits;
 
 impl Core {
@@ -18,8 +19,17 @@ impl Core {
         }
     }
 
-    pub(crate) fn open_datagrams(&mut self, local: SocketAddr) -> io::Result<Slot> {
-        let socket = self.backend.open_datagram(local)?;
+    pub(crate) fn open_datagrams(&mut self, local: SocketAddr, options: DatagramOptions) -> io::Result<Slot> {
+        let socket = self.backend.open_datagram(local, options)?;
+        self.insert_datagrams(socket)
+    }
+
+    pub(crate) fn adopt_datagrams(&mut self, fd: OwnedFd) -> io::Result<Slot> {
+        let socket = self.backend.adopt(fd)?;
+        self.insert_datagrams(socket)
+    }
+
+    fn insert_datagrams(&mut self, socket: Socket) -> io::Result<Slot> {
         let record = Datagrams {
             socket,
             armed: false,
@@ -63,10 +73,23 @@ impl Core {
         }
     }
 
-    pub(crate) fn on_datagram(&mut self, slot: Slot, mut data: Lent, from: Option<SocketAddr>, more: bool) {
-        if let Some(datagrams) = self.datagrams(slot) {
+    pub(crate) fn on_datagram(
+        &mut self,
+        slot: Slot,
+        mut data: Lent,
+        from: Option<SocketAddr>,
+        info: DatagramInfo,
+        more: bool,
+    ) {
+        if let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) {
             datagrams.armed = more;
-            datagrams.queue.push_back((data.bytes_mut().to_vec(), from));
+            let mut copy = self.datagram_buffers.pop().unwrap_or_default();
+            copy.extend_from_slice(data.bytes_mut());
+            datagrams.queue.push_back(QueuedDatagram {
+                data: copy,
+                from,
+                info,
+            });
             if let Some(reader) = datagrams.reader.take() {
                 reader.wake();
             }
@@ -107,6 +130,15 @@ impl Core {
             writer.wake();
         }
         self.close_datagrams_if_quiet(slot);
+    }
+
+    /// Retains the buffer of a datagram that was read for the next one.
+    pub(crate) fn recycle_datagram(&mut self, mut buffer: Vec<u8>) {
+        let is_small = buffer.capacity() <= limits::DATAGRAMS_POOLED_BYTES;
+        if is_small && self.datagram_buffers.len() < limits::DATAGRAMS_POOLED {
+            buffer.clear();
+            self.datagram_buffers.push(buffer);
+        }
     }
 
     /// The error that the next call reports; receiving goes on once it is taken.

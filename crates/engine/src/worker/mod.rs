@@ -479,12 +479,12 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Whether no connection is here and none can come, not even from another worker.
+    /// Whether no connection is here and none can come, not even from another worker, and no task holds the shutdown.
     fn is_quiet(&mut self) -> bool {
         let core = self.cx.core();
         let (closed, empty) = (
             core.listeners.is_empty() && core.giving == 0,
-            core.connections == 0,
+            core.connections == 0 && core.drain_holds == 0,
         );
         drop(core);
         if closed && !self.left {
@@ -540,8 +540,9 @@ impl Core {
                 slot,
                 data,
                 from,
+                info,
                 more,
-            } => self.on_datagram(slot, data, from, more),
+            } => self.on_datagram(slot, data, from, info, more),
             Completion::DatagramsEnded { slot, end } => self.on_datagrams_ended(slot, end),
             Completion::DatagramSent { slot, result } => self.on_datagram_sent(slot, result),
         }

@@ -20,7 +20,7 @@ use std::task::Waker;
 
 use super::layered::Layered;
 use super::output::Output;
-use crate::backend::{Socket, Time};
+use crate::backend::{DatagramInfo, Socket, Time};
 use crate::stream::Receiver;
 use crate::timer::TimerId;
 
@@ -258,6 +258,13 @@ pub(crate) struct Listener {
     pub(crate) told: Option<mpsc::Sender<()>>,
 }
 
+/// A datagram that has arrived, or several that the kernel has joined.
+pub(crate) struct QueuedDatagram {
+    pub(crate) data: Vec<u8>,
+    pub(crate) from: Option<SocketAddr>,
+    pub(crate) info: DatagramInfo,
+}
+
 pub(crate) struct Datagrams {
     pub(crate) socket: Socket,
     pub(crate) armed: bool,
@@ -267,7 +274,7 @@ pub(crate) struct Datagrams {
     /// The connect operation is in flight.
     pub(crate) connecting: bool,
     pub(crate) sends_in_flight: u32,
-    pub(crate) queue: VecDeque<(Vec<u8>, Option<SocketAddr>)>,
+    pub(crate) queue: VecDeque<QueuedDatagram>,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
     pub(crate) error: Option<io::Error>,

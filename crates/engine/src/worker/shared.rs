@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
     pub(crate) max_connections: u32,
     state: AtomicU8,
+    /// Another process has taken over the listeners.
+    pub(crate) has_successor: AtomicBool,
     /// Workers that may still give connections to others.
     givers: AtomicUsize,
     /// The process's own copies of its listeners, for handing them over. Dropped when draining begins:
@@ -215,6 +217,7 @@ impl Shared {
             names: Names::new(),
             max_connections,
             state: AtomicU8::new(State::Running as u8),
+            has_successor: AtomicBool::new(false),
             givers: AtomicUsize::new(workers),
             kept: Mutex::new(Vec::new()),
             doors: Mutex::new(()),

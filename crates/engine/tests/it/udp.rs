@@ -1,12 +1,13 @@
 //! Datagrams on workers of both real back-ends: sizes, families, late errors, bounds, the end.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::support::{PATIENCE, Rig, for_each_engine, pattern};
-use ringmain_engine::udp::Udp;
+use ringmain_engine::udp::{DatagramInfo, DatagramOptions, OutgoingDatagram, Udp};
 use ringmain_engine::{Addr, Cx, limits};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -83,6 +84,83 @@ fn the_unspecified_ipv6_address_serves_both_families() {
             let (count, from) = socket.recv_from(&mut buffer).expect("the echo");
             assert_eq!((&buffer[..count], from), (&b"both"[..], (ip, port).into()));
         }
+    });
+}
+
+/// Passes the next datagram to `read`.
+async fn next<T>(
+    socket: &Udp,
+    mut read: impl FnMut(&[u8], Option<SocketAddr>, DatagramInfo) -> T,
+) -> io::Result<T> {
+    poll_fn(|context| socket.poll_datagram(context, |data, from, info| read(data, from, info))).await
+}
+
+#[test]
+fn replies_leave_from_the_address_that_was_sent_to() {
+    for_each_engine(|choice| {
+        let rig = Rig::new(choice);
+        let port = rig.run(|cx: Cx| async move {
+            let options = DatagramOptions {
+                local_address: true,
+                ..DatagramOptions::default()
+            };
+            let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+            let socket = cx.bind_udp_with(any, options).expect("a free port");
+            let Ok(Some(Addr::Inet(addr))) = socket.local_addr() else {
+                panic!("a bound socket");
+            };
+            let serve = async move {
+                loop {
+                    let reply = |data: &[u8], from: Option<SocketAddr>, info: DatagramInfo| {
+                        let datagram = OutgoingDatagram {
+                            source: info.local,
+                            ..OutgoingDatagram::new(from.expect("an internet address"), data)
+                        };
+                        socket.try_send(&datagram)
+                    };
+                    let sent = next(&socket, reply).await.expect("no error on loopback");
+                    sent.expect("room for one");
+                }
+            };
+            cx.spawn(serve).expect("room for a task");
+            addr.port()
+        });
+        let (socket, _) = far(V4);
+        let mut buffer = [0; 10];
+        for host in [1, 2, 3] {
+            let to = SocketAddr::new(Ipv4Addr::new(127, 0, 0, host).into(), port);
+            socket.send_to(b"hello", to).expect("loopback takes it");
+            let (count, from) = socket.recv_from(&mut buffer).expect("the reply");
+            assert_eq!((&buffer[..count], from), (&b"hello"[..], to));
+        }
+    });
+}
+
+#[test]
+fn sends_in_flight_and_segments_are_bounded() {
+    for_each_engine(|choice| {
+        let rig = Rig::new(choice);
+        let (_far, to) = far(V4);
+        let outcomes = rig.run(move |cx: Cx| async move {
+            let (socket, _) = bind(&cx, V4);
+            let datagram = OutgoingDatagram::new(to, b"x");
+            // Completions are taken between turns: within one all are in flight.
+            let queued = (0..).take_while(|_| socket.try_send(&datagram).is_ok()).count();
+            let full = socket.try_send(&datagram).map_err(|error| error.kind());
+            let data = vec![0; limits::DATAGRAM_SEGMENTS + 1];
+            let refused = [Some(1), Some(0)].map(|segment| {
+                let datagram = OutgoingDatagram {
+                    segment,
+                    ..OutgoingDatagram::new(to, &data)
+                };
+                socket.try_send(&datagram).map_err(|error| error.kind())
+            });
+            (queued, full, refused)
+        });
+        let (queued, full, refused) = outcomes;
+        assert_eq!(queued, limits::DATAGRAM_SENDS as usize);
+        assert_eq!(full, Err(io::ErrorKind::WouldBlock));
+        assert_eq!(refused, [Err(io::ErrorKind::InvalidInput); 2]);
     });
 }
 

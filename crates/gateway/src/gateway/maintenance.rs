@@ -15,6 +15,7 @@ use crate::health::{self, HealthTarget};
 use crate::model::{Hostname, Name};
 use crate::policy::jwt::{KeyProvider, jwks_fetch};
 use crate::resolve::{self, ResolverSettings};
+use crate::udp;
 
 /// Tasks that run once per process, by subject.
 #[derive(Debug, Default)]
@@ -46,6 +47,7 @@ pub(crate) async fn follow_changes(worker: Rc<Worker>, gateway: Gateway) {
         .await;
         worker.view();
         worker.follow_upstreams();
+        udp::follow_configuration(&worker);
         if let Some(maintenance) = &maintenance {
             maintenance.run_lookups(&worker, &gateway);
             maintenance.run_health_checks(&worker, &gateway);

@@ -19,6 +19,7 @@ mod view;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +43,8 @@ use crate::gateway::scratch::WorkerScratch;
 use crate::health::HealthTarget;
 use crate::l4::StreamPlan;
 use crate::limits;
-use crate::listeners::{self, AddressIds, ListenerController, ListenerReport};
+use crate::listeners::datagrams::{DatagramAddress, DatagramWorkers};
+use crate::listeners::{self, AddressIds, Bindings, ListenerController, ListenerReport};
 use crate::model::{Config, Hostname, Name, secret_params};
 use crate::policy;
 use crate::policy::RedisBreakers;
@@ -50,8 +52,9 @@ use crate::proxy;
 use crate::proxy::push::PushQueries;
 use crate::resolve::{LookupError, ResolvedName, ResolverSettings};
 use crate::stats::upstreams::{CounterStatus, UpstreamStatus};
-use crate::stats::{Metrics, RouteReport, SeriesReport, StreamReport, WorkerCounters};
+use crate::stats::{DatagramReport, Metrics, RouteReport, SeriesReport, StreamReport, WorkerCounters};
 use crate::table::{Problem, Table};
+use crate::udp::DatagramRelay;
 use crate::upstream::UpstreamState;
 use crate::upstream::connection_budget::ConnectionBudget;
 use crate::upstream::pool::{PoolEndpoint, UpstreamConn, UpstreamPool};
@@ -88,6 +91,7 @@ struct PublishedConfig {
     streams: Arc<BTreeMap<Name, StreamPlan>>,
     push_queries: Arc<PushQueries>,
     address_ids: AddressIds,
+    datagrams: Arc<[DatagramAddress]>,
 }
 
 #[derive(Debug)]
@@ -120,11 +124,12 @@ impl Gateway {
         let staged = registries.stage(config, None, now);
         let (table, mut problems) = registries.commit(staged, &metrics);
         let mut controller = ListenerController::default();
-        let next = controller.addresses.prepare(&table, now);
-        let mut applied = controller.addresses.apply(next);
+        let next = controller.prepare(&table, now);
+        let mut applied = controller.apply_addresses(next, &mut Bindings::default());
         problems.append(&mut applied.problems);
         // The engine opens them at its start.
-        controller.apply(&applied, Vec::new());
+        controller.apply(&applied, Bindings::default());
+        let datagrams = controller.datagrams.published();
         let Registries { upstreams, policies } = &registries;
         let connection_budget = Arc::clone(upstreams.connection_budget());
         let redacted = RedactedParams::new();
@@ -143,6 +148,7 @@ impl Gateway {
                     None,
                 ),
                 address_ids: applied.ids,
+                datagrams,
             }),
             metrics,
             redacted,
@@ -164,7 +170,55 @@ impl Gateway {
     /// and no others; `options` are for new ones. Returns whether the configuration was replaced before this call: then it must be replaced
     /// again.
     pub fn manage_listeners(&self, listeners: Listeners, options: ListenOptions) -> bool {
-        self.lock_listeners().attach_engine(listeners, options)
+        let workers = DatagramWorkers::Bound(listeners.workers());
+        let is_outdated = self.lock_listeners().attach_engine(listeners, options);
+        for problem in self.open_datagrams(workers, false) {
+            log::error!("{problem}");
+        }
+        is_outdated
+    }
+
+    /// Binds the UDP addresses of the configuration for an engine with so many workers, before it starts; else
+    /// [`Gateway::manage_listeners`] does so. `joins_predecessor`: another process of this user hands over to this one, and has the addresses
+    /// open. Returns the addresses.
+    ///
+    /// # Errors
+    /// The addresses that cannot be bound.
+    pub fn bind_datagrams(
+        &self,
+        workers: usize,
+        joins_predecessor: bool,
+    ) -> Result<Vec<SocketAddr>, Vec<Problem>> {
+        let problems = self.open_datagrams(DatagramWorkers::Bound(workers), joins_predecessor);
+        if problems.is_empty() {
+            Ok(self.datagram_addrs())
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// Leaves the sockets of UDP addresses to the workers, for an engine without descriptors, such as a simulation.
+    pub fn leave_datagrams_to_workers(&self) {
+        self.open_datagrams(DatagramWorkers::ByThemselves, false);
+    }
+
+    /// Returns the UDP addresses that datagrams are received on, with the ports that the kernel has chosen.
+    #[must_use]
+    pub fn datagram_addrs(&self) -> Vec<SocketAddr> {
+        self.lock_listeners().datagram_addrs()
+    }
+
+    fn open_datagrams(&self, workers: DatagramWorkers, joins_predecessor: bool) -> Vec<Problem> {
+        let mut controller = self.lock_listeners();
+        let mut state = self.lock_state();
+        controller.datagrams.joins_predecessor = joins_predecessor;
+        let problems = controller.bind_datagrams(&state.table, workers);
+        controller.datagrams.joins_predecessor = false;
+        state.problems.extend(problems.iter().cloned());
+        self.lock_published().datagrams = controller.datagrams.published();
+        self.0.generation.fetch_add(1, Ordering::Release);
+        self.0.changes.notify();
+        problems
     }
 
     /// Returns the push server, for state that outlives the process.
@@ -243,7 +297,6 @@ impl Gateway {
     pub fn unbound_addrs(&self) -> Vec<Addr> {
         let published = self.lock_published().clone();
         self.lock_listeners()
-            .addresses
             .unbound_addrs(&published.table, &published.address_ids)
     }
 
@@ -252,7 +305,6 @@ impl Gateway {
     pub fn listener_reports(&self) -> Vec<ListenerReport> {
         let published = self.lock_published().clone();
         self.lock_listeners()
-            .addresses
             .reports(&published.table, &published.address_ids)
     }
 
@@ -272,6 +324,12 @@ impl Gateway {
     #[must_use]
     pub fn stream_reports(&self) -> Vec<StreamReport> {
         self.0.metrics.streams()
+    }
+
+    /// Returns the counts of UDP sessions by stream route since the start; routes without a datagram are not among them.
+    #[must_use]
+    pub fn datagram_reports(&self) -> Vec<DatagramReport> {
+        self.0.metrics.datagrams()
     }
 
     /// Returns the number of faults of each kind since the start, including failed attempts that a retry made up for.
@@ -409,6 +467,7 @@ pub(crate) struct Worker {
     pub(crate) filters: filter_instances::FilterInstances,
     /// Limits log lines about plaintext requests on TLS listeners.
     pub(crate) plain_http: LogLimit,
+    pub(crate) datagrams: DatagramRelay,
 }
 
 impl Worker {
@@ -432,6 +491,7 @@ impl Worker {
             fast_path: proxy::fast_path::requests::FastPathRequests::default(),
             filters: filter_instances::FilterInstances::default(),
             plain_http: LogLimit::new(),
+            datagrams: DatagramRelay::default(),
         });
         if cx
             .spawn(maintenance::follow_changes(Rc::clone(&worker), gateway))

@@ -36,7 +36,7 @@ impl Gateway {
     pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
         let mut controller = self.lock_listeners();
         let (staged, next) = self.prepare(&controller, config, now);
-        self.commit(&mut controller, staged, next, Vec::new());
+        self.commit(&mut controller, staged, next, Bindings::default());
         self.problems()
     }
 
@@ -112,7 +112,7 @@ impl Gateway {
             registries, table, ..
         } = &mut *state;
         let staged = registries.stage(config, Some(table), now);
-        let next = controller.addresses.prepare(&staged.table, now);
+        let next = controller.prepare(&staged.table, now);
         (staged, next)
     }
 
@@ -142,7 +142,7 @@ impl Gateway {
         controller: &mut ListenerController,
         staged: StagedConfig,
         next: NextListeners,
-        bound: Bindings,
+        mut bound: Bindings,
     ) {
         let mut guard = self.lock_state();
         let state = &mut *guard;
@@ -150,7 +150,7 @@ impl Gateway {
         let (table, problems) = state.registries.commit(staged, &self.0.metrics);
         // Before a worker serves requests with these parameters.
         self.0.redacted.add(secret_params(table.config()));
-        let mut applied = controller.addresses.apply(next);
+        let mut applied = controller.apply_addresses(next, &mut bound);
         state.problems = problems;
         state.problems.append(&mut applied.problems);
         let (upstreams, policies) = (&state.registries.upstreams, &state.registries.policies);
@@ -169,6 +169,7 @@ impl Gateway {
                 Some(&last),
             ),
             address_ids: Arc::clone(&applied.ids),
+            datagrams: controller.datagrams.published(),
         };
         let last = std::mem::replace(&mut *self.lock_published(), next);
         // Dropped outside the lock, so that workers need not wait.

@@ -10,6 +10,7 @@ use super::{Gateway, PublishedConfig};
 use crate::compile::plan::Plan;
 use crate::l4::StreamPlan;
 use crate::listeners::AddressIds;
+use crate::listeners::datagrams::DatagramAddress;
 use crate::model::Name;
 use crate::proxy::push::PushQueries;
 use crate::table::{AddressId, Table};
@@ -25,6 +26,8 @@ pub(crate) struct View {
     pub(crate) push_queries: Arc<PushQueries>,
     /// By the index of the engine's listener.
     addresses: AddressIds,
+    /// The UDP addresses.
+    pub(crate) datagrams: Arc<[DatagramAddress]>,
 }
 
 impl View {
@@ -36,6 +39,7 @@ impl View {
             streams,
             push_queries: asks,
             address_ids: ids,
+            datagrams,
         } = gateway.lock_published().clone();
         View {
             generation,
@@ -43,6 +47,7 @@ impl View {
             streams,
             push_queries: asks,
             addresses: ids,
+            datagrams,
         }
     }
 

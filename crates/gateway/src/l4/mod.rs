@@ -262,7 +262,7 @@ fn is_among(tried: &[Rc<PoolEndpoint>], end: &PoolEndpoint) -> bool {
 }
 
 /// Returns a hash for consistent balancing. Only the source address is known of a connection.
-fn hash_source(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
+pub(crate) fn hash_source(key: &HashKey, remote: Option<SocketAddr>) -> Option<u64> {
     match (key, remote?.ip()) {
         (HashKey::Source, IpAddr::V4(address)) => Some(stable_hash(&address.octets())),
         (HashKey::Source, IpAddr::V6(address)) => Some(stable_hash(&address.octets())),

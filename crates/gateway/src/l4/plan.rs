@@ -13,7 +13,7 @@ use crate::upstream::registry::UpstreamRegistry;
 #[derive(Debug)]
 pub(crate) struct StreamPlan {
     /// The number for metrics.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     weight: u64,
     /// The cumulative weight of each backend. `None`: the upstream does not exist.
     backends: Box<[(u64, Option<Arc<UpstreamState>>)]>,
@@ -54,7 +54,7 @@ impl StreamPlan {
     }
 
     /// Selects an upstream by weight; `random` returns a number below the sum of weights.
-    pub(super) fn pick_upstream(
+    pub(crate) fn pick_upstream(
         &self,
         random: impl FnOnce(u64) -> u64,
     ) -> Result<&Arc<UpstreamState>, Fault> {

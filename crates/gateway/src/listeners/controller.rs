@@ -2,17 +2,27 @@
 
 use ringmain_engine::{Addr, BoundListener, EngineError, ListenOptions, Listeners};
 
-use super::{AppliedListeners, ListenAddresses, NextListeners};
-use crate::model::Name;
-use crate::table::{ConfigPart, Consequence, Problem};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::datagrams::{BoundDatagrams, DatagramAddresses, DatagramWorkers};
+use super::{AddressIds, AppliedListeners, ListenAddresses, ListenerReport, NextListeners};
+use crate::model::{Name, Protocol};
+use crate::table::{ConfigPart, Consequence, Problem, Table};
 
 /// Addresses that were bound for a change, in its order; `None`: not bound yet.
-pub(crate) type Bindings = Vec<Option<BoundListener>>;
+#[derive(Debug, Default)]
+pub(crate) struct Bindings {
+    listeners: Vec<Option<BoundListener>>,
+    datagrams: BoundDatagrams,
+}
 
 /// All listeners, with the engine's handle to open and close them.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerController {
     pub(crate) addresses: ListenAddresses,
+    pub(crate) datagrams: DatagramAddresses,
     /// `None`: the engine does not run yet; it opens the first configuration's listeners when it starts.
     engine: Option<(Listeners, ListenOptions)>,
     /// No configuration was applied so far.
@@ -27,8 +37,71 @@ impl ListenerController {
     /// Sets the engine's handle. Returns whether a change was made before, which must be applied now.
     pub(crate) fn attach_engine(&mut self, listeners: Listeners, options: ListenOptions) -> bool {
         self.failed.drain(..).for_each(|number| listeners.close(number));
+        self.datagrams.workers = DatagramWorkers::Bound(listeners.workers());
         self.engine = Some((listeners, options));
         std::mem::take(&mut self.has_failed)
+    }
+
+    /// Compares a table with the current listeners, see [`ListenAddresses::prepare`].
+    pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextListeners {
+        let mut next = self.addresses.prepare(table, now);
+        next.datagrams = self.datagrams.prepare(table);
+        next
+    }
+
+    /// Applies prepared changes, see [`ListenAddresses::apply`]; UDP addresses that are not bound are bound now.
+    pub(crate) fn apply_addresses(
+        &mut self,
+        mut next: NextListeners,
+        bound: &mut Bindings,
+    ) -> AppliedListeners {
+        let datagrams = std::mem::take(&mut next.datagrams);
+        let unbound = self
+            .datagrams
+            .apply(datagrams, std::mem::take(&mut bound.datagrams));
+        let mut applied = self.addresses.apply(next);
+        applied.problems.extend(unbound);
+        applied
+    }
+
+    /// Binds the UDP addresses of the current table, for so many workers. Returns the problems of those that cannot be bound.
+    pub(crate) fn bind_datagrams<P>(&mut self, table: &Table<P>, workers: DatagramWorkers) -> Vec<Problem> {
+        self.datagrams.workers = workers;
+        let next = self.datagrams.prepare(table);
+        self.datagrams.apply(next, Vec::new())
+    }
+
+    /// Returns the addresses of a table that are not listened on. `ids` must be those of that table.
+    pub(crate) fn unbound_addrs<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<Addr> {
+        let mut unbound = self.addresses.unbound_addrs(table, ids);
+        let datagrams = table.addresses().iter().filter(|(.., is_datagram)| *is_datagram);
+        let is_bound = |wanted| self.datagrams.bound_addrs().any(|(id, _)| id == wanted);
+        let missing = datagrams.filter(|(id, ..)| !is_bound(*id));
+        unbound.extend(missing.map(|(_, addr, _)| addr.clone()));
+        unbound
+    }
+
+    /// Returns the addresses of a table with their listeners. `ids` must be those of that table.
+    pub(crate) fn reports<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<ListenerReport> {
+        let mut reports = self.addresses.reports(table, ids);
+        for (id, addr, _) in table.addresses().iter().filter(|(.., is_datagram)| *is_datagram) {
+            let listeners = table.addresses().listeners(id);
+            reports.push(ListenerReport {
+                addr: addr.clone(),
+                names: listeners
+                    .map(|(_, listener)| Arc::clone(&listener.name))
+                    .collect(),
+                protocols: vec![Protocol::Udp],
+                number: None,
+                is_open: self.datagrams.bound_addrs().any(|(bound, _)| bound == id),
+            });
+        }
+        reports
+    }
+
+    /// Returns the UDP addresses that are bound, in the order of their opening.
+    pub(crate) fn datagram_addrs(&self) -> Vec<SocketAddr> {
+        self.datagrams.bound_addrs().map(|(_, addr)| addr).collect()
     }
 
     /// Binds new addresses, in their order, before the prepared changes apply. The kernel queues connections there from now on. Addresses of
@@ -42,7 +115,7 @@ impl ListenerController {
         is_required: &dyn Fn(&Name) -> bool,
     ) -> Result<Bindings, Vec<Problem>> {
         let Some((engine, options)) = &self.engine else {
-            return Ok(Vec::new());
+            return Ok(Bindings::default());
         };
         let mut bound = Vec::new();
         let mut closed = Vec::new();
@@ -70,10 +143,20 @@ impl ListenerController {
                 Err(error) => problems.push(open_problem(listener, &error)),
             }
         }
+        let datagrams = match self.datagrams.bind(&next.datagrams, is_required) {
+            Ok(datagrams) => datagrams,
+            Err(unbound) => {
+                problems.extend(unbound);
+                Vec::new()
+            }
+        };
         if problems.is_empty() {
-            return Ok(bound);
+            return Ok(Bindings {
+                listeners: bound,
+                datagrams,
+            });
         }
-        drop(bound);
+        drop((bound, datagrams));
         for (number, addr) in self.addresses.closing(next) {
             if closed.contains(&addr)
                 && let Err(error) = engine.open(number, &addr, options)
@@ -113,7 +196,7 @@ impl ListenerController {
             .iter()
             .for_each(|number| self.addresses.switch_protocol(*number));
         let mut problems = Vec::new();
-        let mut bound = bound.into_iter();
+        let mut bound = bound.listeners.into_iter();
         for (number, addr, listener) in &applied.opened {
             let opened = match bound.next().flatten() {
                 Some(bound) => engine.start(*number, bound),

@@ -4,6 +4,7 @@
 //! reused: such a connection must not be taken for one of another listener. Knows no requests.
 
 mod controller;
+pub(crate) mod datagrams;
 mod protocol;
 mod tls;
 
@@ -15,6 +16,7 @@ use ringmain_tls::{Facts, HandshakeCounts};
 use ringmain_web::{Limits, ListenerProtocols};
 
 pub(crate) use self::controller::{Bindings, ListenerController};
+use self::datagrams::NextDatagrams;
 use self::protocol::{AddressProtocol, ProtocolSet, build_protocol};
 use self::tls::{AddressTls, PreparedTls};
 use crate::model::{ClientCertificateMode, Config, Listener, Name, PerAddressLimit, Protocol};
@@ -58,8 +60,11 @@ pub struct ListenerReport {
     pub names: Vec<Name>,
     /// Their protocols, without repetitions.
     pub protocols: Vec<Protocol>,
-    /// The number of the engine's listener, by which the application counts connections. `None`: the address is not listened on.
+    /// The number of the engine's listener, by which the application counts connections. `None`: the address is not listened on, or has no
+    /// connections.
     pub number: Option<u32>,
+    /// The address is listened on.
+    pub is_open: bool,
 }
 
 /// The changes to the listeners that a new table requires.
@@ -88,6 +93,8 @@ struct WantedAddress<'t> {
 pub(crate) struct NextListeners {
     retained: Vec<RetainedListener>,
     opened: Vec<NewListener>,
+    /// The UDP addresses.
+    datagrams: NextDatagrams,
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -142,6 +149,7 @@ impl ListenAddresses {
         let mut next = NextListeners {
             retained: Vec::new(),
             opened: Vec::new(),
+            datagrams: NextDatagrams::default(),
             problems: Vec::new(),
         };
         // Port 0 may occur several times: each is an address of its own, matched in order, those of the same kind first.
@@ -280,6 +288,7 @@ impl ListenAddresses {
                 names: place.listeners.iter().map(|it| Arc::clone(&it.name)).collect(),
                 protocols,
                 number: number.and_then(|number| u32::try_from(number).ok()),
+                is_open: number.is_some(),
             }
         };
         wanted_addresses(table).into_iter().map(report).collect()

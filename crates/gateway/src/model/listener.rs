@@ -51,7 +51,7 @@ pub enum Protocol {
     Tls,
     /// TLS passthrough; routed by the SNI of the ClientHello.
     TlsPassthrough,
-    /// Datagrams, relayed unchanged. Not supported yet: such a listener is reported as a problem, and left out.
+    /// Datagrams, relayed unchanged. UDP has a port space of its own: a listener of another protocol may have the same address.
     Udp,
 }
 
@@ -60,6 +60,12 @@ impl Protocol {
     #[must_use]
     pub fn is_http(self) -> bool {
         matches!(self, Protocol::Http | Protocol::H2c | Protocol::Https)
+    }
+
+    /// Returns whether the protocol has no connections.
+    #[must_use]
+    pub fn is_datagram(self) -> bool {
+        self == Protocol::Udp
     }
 
     /// Returns whether connections start with a TLS handshake, so that SNI selects between listeners of one address.

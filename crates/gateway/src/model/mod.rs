@@ -104,7 +104,8 @@ pub use push::{
 };
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
-    Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,
+    Affinity, AffinityBy, BodyLimits, Cookie, DatagramSessions, Retry, RetryOn, Route, Rule, StreamRoute,
+    Timeouts,
 };
 pub(crate) use secret_params::secret_params;
 pub use sources::{

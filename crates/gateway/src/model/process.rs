@@ -74,6 +74,9 @@ pub struct ProcessLimits {
     /// Connections to all upstreams together. At the limit requests wait as they do at the limit of one upstream. Default: `None`, only the
     /// limits of the upstreams apply.
     pub upstream_connections: Option<u32>,
+    /// UDP sessions; each worker has an equal share, rounded up. At the limit the least recently used session of the worker is ended.
+    /// Default: [`limits::DATAGRAM_SESSIONS`].
+    pub datagram_sessions: u32,
     /// Connections from one client address. Default: [`PerAddressLimit::Automatic`].
     pub per_address: PerAddressLimit,
     /// Time for requests to finish in a graceful shutdown. Default: 30 s; then they are aborted.
@@ -91,6 +94,7 @@ impl Default for ProcessLimits {
         ProcessLimits {
             connections: limits::CONNECTIONS,
             upstream_connections: None,
+            datagram_sessions: limits::DATAGRAM_SESSIONS,
             per_address: PerAddressLimit::default(),
             drain: Duration::from_secs(30),
             drain_delay: Duration::ZERO,

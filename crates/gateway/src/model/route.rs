@@ -272,4 +272,27 @@ pub struct StreamRoute {
     /// Time without a byte in either direction. Then the connection is reset, since truncated data must not look complete. Default: 1 h.
     /// `None`: unlimited.
     pub idle: Option<Duration>,
+    /// The sessions at listeners of [`Protocol::Udp`](super::Protocol::Udp).
+    pub datagrams: DatagramSessions,
+}
+
+/// The sessions of a stream route at UDP listeners: a client's datagrams to one address and the datagrams of the endpoint that was picked
+/// for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatagramSessions {
+    /// Time without a datagram in either direction, after which the session ends. Default: [`limits::DATAGRAM_IDLE`], with
+    /// [`responses`](Self::responses) [`limits::DATAGRAM_RESPONSE_IDLE`]. `None`: unlimited; sessions end by eviction.
+    pub idle: Option<Duration>,
+    /// Datagrams that an endpoint sends for each datagram of the client: the session ends with the last of these, as for DNS. Default:
+    /// `None`, any number.
+    pub responses: Option<u32>,
+}
+
+impl Default for DatagramSessions {
+    fn default() -> DatagramSessions {
+        DatagramSessions {
+            idle: Some(limits::DATAGRAM_IDLE),
+            responses: None,
+        }
+    }
 }

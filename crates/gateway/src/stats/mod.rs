@@ -16,12 +16,15 @@ use ringmain_engine::backend::Time;
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::Name;
+pub(crate) use datagrams::DatagramCounts;
+pub use datagrams::{DatagramDrop, DatagramReport, SessionEnd};
 pub use histogram::LatencyHistogram;
 use series::SeriesCounts;
 pub use series::{Durations, SeriesReport};
 pub(crate) use streams::StreamCounts;
 pub use streams::{ConnectionEnd, StreamReport};
 
+mod datagrams;
 mod histogram;
 mod series;
 mod streams;
@@ -75,6 +78,8 @@ struct WorkerCounts {
     series: Mutex<ByNumber<SeriesCounts>>,
     /// By the numbers of stream routes.
     streams: Mutex<ByNumber<StreamCounts>>,
+    /// The same of UDP sessions.
+    datagrams: Mutex<ByNumber<DatagramCounts>>,
     /// In the order of [`Fault::ALL`].
     faults: Box<[AtomicU64]>,
 }
@@ -143,6 +148,7 @@ impl Metrics {
         let counts = Arc::new(WorkerCounts {
             series: Mutex::default(),
             streams: Mutex::default(),
+            datagrams: Mutex::default(),
             faults: Fault::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         });
         lock(&self.workers).push(Arc::clone(&counts));
@@ -150,6 +156,7 @@ impl Metrics {
             counts,
             series: RefCell::default(),
             streams: RefCell::default(),
+            datagrams: RefCell::default(),
         }
     }
 
@@ -214,6 +221,7 @@ pub(crate) struct WorkerCounters {
     /// By number: the same counters as in `counts`, without its lock.
     series: RefCell<ByNumber<SeriesCounts>>,
     streams: RefCell<ByNumber<StreamCounts>>,
+    datagrams: RefCell<ByNumber<DatagramCounts>>,
 }
 
 impl WorkerCounters {
@@ -224,6 +232,11 @@ impl WorkerCounters {
     /// Returns this worker's counters of a stream route.
     pub(crate) fn stream(&self, number: u32) -> Arc<StreamCounts> {
         worker_counts(number, &self.streams, &self.counts.streams)
+    }
+
+    /// Returns this worker's counters of the UDP sessions of a stream route.
+    pub(crate) fn datagrams(&self, number: u32) -> Arc<DatagramCounts> {
+        worker_counts(number, &self.datagrams, &self.counts.datagrams)
     }
 
     /// Counts a response to a request of a series, with its status and duration; 499: the client has left.

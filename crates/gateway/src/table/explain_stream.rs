@@ -68,7 +68,7 @@ impl<P> Table<P> {
         // Without TLS there is no SNI to match.
         let sni = sni.filter(|_| self.listener(id).protocol.has_sni());
         let found = self.find_stream(id, sni);
-        explanation.selected = found.map(|route| selected_stream(route, sni));
+        explanation.selected = found.map(|route| selected_stream(route, sni, self.listener(id).protocol));
         let streams = self.config().streams.iter();
         let others = streams.filter(|stream| found.is_none_or(|found| found.name != stream.name));
         explanation.rejected = others
@@ -122,14 +122,18 @@ fn most_specific_host(stream: &StreamRoute, sni: Option<&str>) -> String {
     closest.map_or_else(|| "every connection".to_owned(), |host| format!("host `{host}`"))
 }
 
-fn selected_stream(stream: &StreamRoute, sni: Option<&str>) -> SelectedStream {
+fn selected_stream(stream: &StreamRoute, sni: Option<&str>, protocol: Protocol) -> SelectedStream {
     let mut steps = Vec::new();
     describe::describe_backends(&mut steps, &stream.backends, |_, _| {});
     if steps.is_empty() {
         steps.push("close: no backend".to_owned());
     }
-    if let Some(idle) = stream.idle {
+    let sessions = protocol.is_datagram().then_some(stream.datagrams);
+    if let Some(idle) = sessions.map_or(stream.idle, |sessions| sessions.idle) {
         steps.push(format!("idle timeout {idle:?}"));
+    }
+    if let Some(responses) = sessions.and_then(|sessions| sessions.responses) {
+        steps.push(format!("ends after {responses} responses for each datagram"));
     }
     SelectedStream {
         route: stream.name.clone(),

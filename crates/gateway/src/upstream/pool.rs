@@ -212,7 +212,7 @@ impl UpstreamPool {
     }
 
     /// Returns an endpoint as it is configured now, which owns its connections. One that is no longer configured is returned unchanged.
-    pub(super) fn current_endpoint(&self, endpoint: &Rc<PoolEndpoint>) -> Rc<PoolEndpoint> {
+    pub(crate) fn current_endpoint(&self, endpoint: &Rc<PoolEndpoint>) -> Rc<PoolEndpoint> {
         let snapshot = self.refresh_snapshot();
         if !endpoint.is_removed.get() {
             return Rc::clone(endpoint);
@@ -400,7 +400,7 @@ impl UpstreamPool {
 
     /// Records that no connection to an endpoint could be established within `span`: others are preferred for a while, unless the failure
     /// is more likely caused by this process or by the caller's deadline.
-    pub(super) fn record_connect_failure(&self, endpoint: &PoolEndpoint, fault: Fault, span: Duration) {
+    pub(crate) fn record_connect_failure(&self, endpoint: &PoolEndpoint, fault: Fault, span: Duration) {
         let too_short = fault == Fault::ConnectTimeout
             && span < limits::CONNECT_TIMEOUT_LEAST.min(self.connect_timeout());
         if fault == Fault::NoResources || too_short {
@@ -538,7 +538,7 @@ impl UpstreamPool {
 
 impl PoolEndpoint {
     /// Returns whether the endpoint is no longer configured.
-    pub(super) fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         self.is_removed.get()
     }
 }

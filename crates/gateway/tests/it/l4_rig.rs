@@ -32,6 +32,10 @@ impl Gates {
         let gateway = Gateway::new(Arc::new(config), tls::now());
         assert_eq!(gateway.problems(), [], "a configuration without problems");
         let site = change(gateway.app()).build().expect("an application");
+        let engine = EngineConfig {
+            clients_only: gateway.listen_addrs().is_empty(),
+            ..engine
+        };
         let mut engine = Engine::new(engine).expect("the back-end is there");
         let options = ListenOptions {
             send_buffer: Some(32 * 1024),
@@ -150,6 +154,7 @@ pub(crate) fn stream(name: &str, names: &[&str]) -> StreamRoute {
         hostnames: hosts(names),
         backends: vec![WeightedBackend::new(name)],
         idle: Some(PATIENCE),
+        datagrams: Default::default(),
     }
 }
 

@@ -64,6 +64,8 @@ mod slow_uploads;
 mod stream_fairness;
 mod trailers;
 mod tunnel_drain;
+mod udp;
+mod udp_simulated;
 mod uploads;
 mod upstream_tls;
 mod virtual_gateway;

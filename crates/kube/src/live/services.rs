@@ -20,18 +20,23 @@ pub(super) fn service(gateway: &Gateway) -> (String, Value) {
     let infrastructure = gateway.spec.infrastructure.clone().unwrap_or_default();
     let mut labels: Map<String, Value> = to_map(infrastructure.labels);
     labels.insert(GATEWAY_NAME.to_owned(), short(&meta.name).into());
-    let mut ports: Vec<u16> = gateway
-        .spec
-        .listeners
-        .iter()
-        .map(|listener| listener.port)
+    let listeners = gateway.spec.listeners.iter();
+    let mut ports: Vec<(u16, bool)> = listeners
+        .map(|listener| (listener.port, listener.protocol == "UDP"))
         .collect();
     ports.sort_unstable();
     ports.dedup();
     ports.truncate(PORTS);
     let ports: Vec<Value> = ports
         .iter()
-        .map(|port| json!({"name": format!("port-{port}"), "port": port, "protocol": "TCP"}))
+        .map(|(port, is_udp)| {
+            let (name, protocol) = if *is_udp {
+                (format!("udp-port-{port}"), "UDP")
+            } else {
+                (format!("port-{port}"), "TCP")
+            };
+            json!({"name": name, "port": port, "protocol": protocol})
+        })
         .collect();
     let service = json!({
         "apiVersion": Kind::Service.api_version(),

@@ -19,6 +19,8 @@ pub enum Kind {
     TlsRoute,
     /// `tcproutes`.
     TcpRoute,
+    /// `udproutes`.
+    UdpRoute,
     /// `referencegrants`.
     ReferenceGrant,
     /// `backendtlspolicies`.
@@ -64,6 +66,7 @@ const NAMES: &[(Kind, &str, &str, &str, &str)] = &[
     (Kind::GrpcRoute, "GRPCRoute", GATEWAY_GROUP, "v1", "grpcroutes"),
     (Kind::TlsRoute, "TLSRoute", GATEWAY_GROUP, "v1", "tlsroutes"),
     (Kind::TcpRoute, "TCPRoute", GATEWAY_GROUP, "v1", "tcproutes"),
+    (Kind::UdpRoute, "UDPRoute", GATEWAY_GROUP, "v1", "udproutes"),
     (
         Kind::ReferenceGrant,
         "ReferenceGrant",
@@ -100,7 +103,7 @@ const NAMES: &[(Kind, &str, &str, &str, &str)] = &[
 
 impl Kind {
     /// All kinds, in the order in which their lists are useful: classes and Gateways first.
-    pub const ALL: [Kind; 15] = [
+    pub const ALL: [Kind; 16] = [
         Kind::GatewayClass,
         Kind::Gateway,
         Kind::ListenerSet,
@@ -108,6 +111,7 @@ impl Kind {
         Kind::GrpcRoute,
         Kind::TlsRoute,
         Kind::TcpRoute,
+        Kind::UdpRoute,
         Kind::ReferenceGrant,
         Kind::BackendTlsPolicy,
         Kind::XBackendTrafficPolicy,
@@ -173,7 +177,7 @@ impl Kind {
     pub fn is_route(self) -> bool {
         matches!(
             self,
-            Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute
+            Kind::HttpRoute | Kind::GrpcRoute | Kind::TlsRoute | Kind::TcpRoute | Kind::UdpRoute
         )
     }
 

@@ -44,7 +44,7 @@ pub use route::{
     BackendRef, Cors, Filter, Fraction, GrpcMatch, GrpcMethod, GrpcRoute, GrpcRouteSpec, GrpcRule,
     HeaderModifier, HeaderPair, HttpMatch, HttpRoute, HttpRouteSpec, HttpRule, Mirror, ParentRef,
     PathModifier, PathSpec, Redirect, Retry, StreamRule, TcpRoute, TcpRouteSpec, Timeouts, TlsRoute,
-    TlsRouteSpec, UrlRewrite, ValueSpec, WeightedRef,
+    TlsRouteSpec, UdpRoute, UdpRouteSpec, UrlRewrite, ValueSpec, WeightedRef,
 };
 pub use traffic::{
     RequestRate, RetryConstraint, RetryShare, SessionCookie, SessionHeader, SessionPersistence,
@@ -264,6 +264,7 @@ resources! {
     GrpcRoute: status,
     TlsRoute: status,
     TcpRoute: status,
+    UdpRoute: status,
     ReferenceGrant,
     BackendTlsPolicy: status,
     XBackendTrafficPolicy: status,

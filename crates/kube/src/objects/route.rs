@@ -1,4 +1,4 @@
-//! HTTPRoute, GRPCRoute, TLSRoute and TCPRoute.
+//! HTTPRoute, GRPCRoute, TLSRoute, TCPRoute and UDPRoute.
 //!
 //! Fields with a fixed set of values are texts here: the translation decides about values that it does not know.
 
@@ -30,7 +30,7 @@ macro_rules! route {
         pub struct $spec {
             /// The listeners that it attaches to.
             pub parent_refs: Vec<ParentRef>,
-            /// Its hosts; none: all hosts of its listeners. A TCPRoute has none.
+            /// Its hosts; none: all hosts of its listeners. A TCPRoute or UDPRoute has none.
             pub hostnames: Vec<String>,
             /// Its rules.
             pub rules: Vec<$rule>,
@@ -53,6 +53,10 @@ route! {
 route! {
     /// Backends of TCP connections.
     TcpRoute, TcpRouteSpec, StreamRule
+}
+route! {
+    /// Backends of UDP datagrams.
+    UdpRoute, UdpRouteSpec, StreamRule
 }
 
 /// A reference to a Gateway or a ListenerSet, or to one of its listeners.
@@ -170,7 +174,7 @@ pub struct GrpcMethod {
     pub method: Option<String>,
 }
 
-/// A rule of a TLSRoute or a TCPRoute.
+/// A rule of a TLSRoute, a TCPRoute or a UDPRoute.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StreamRule {

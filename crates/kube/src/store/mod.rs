@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crate::limits;
 use crate::objects::{
     BackendTlsPolicy, ConfigMap, EndpointSlice, Gateway, GatewayClass, GrpcRoute, HttpRoute, Id, Key, Kind,
-    ListenerSet, Namespace, Object, ReferenceGrant, Resource, Secret, Service, TcpRoute, TlsRoute,
+    ListenerSet, Namespace, Object, ReferenceGrant, Resource, Secret, Service, TcpRoute, TlsRoute, UdpRoute,
     XBackendTrafficPolicy,
 };
 
@@ -132,6 +132,7 @@ tables! {
     grpc_routes: GrpcRoute,
     tls_routes: TlsRoute,
     tcp_routes: TcpRoute,
+    udp_routes: UdpRoute,
     grants: ReferenceGrant,
     backend_policies: BackendTlsPolicy,
     traffic_policies: XBackendTrafficPolicy,

@@ -26,6 +26,13 @@ pub(super) struct Usage<'a> {
     pub(super) passthrough: bool,
 }
 
+impl Usage<'_> {
+    /// Returns whether the connections to the backend may have TLS that the route does not forward.
+    fn may_add_tls(&self) -> bool {
+        !self.passthrough && self.from.kind != Kind::UdpRoute
+    }
+}
+
 /// An upstream of the parts.
 #[derive(Clone, Debug)]
 pub(super) struct KnownUpstream {
@@ -92,21 +99,21 @@ impl Context<'_> {
             ));
         }
         let number = reference.port.unwrap_or_default();
+        let is_udp = usage.from.kind == Kind::UdpRoute;
         let mut ports = service.spec.ports.iter();
-        let Some(port) = ports.find(|port| port.port == number && port.protocol != "UDP") else {
-            return not_found(format!("Service {id} has no TCP port {number}"));
+        let Some(port) = ports.find(|port| port.port == number && (port.protocol == "UDP") == is_udp) else {
+            let protocol = if is_udp { "UDP" } else { "TCP" };
+            return not_found(format!("Service {id} has no {protocol} port {number}"));
         };
         self.upstream(usage, &id, port)
     }
 
     fn upstream(&mut self, usage: &Usage<'_>, service: &Id, port: &ServicePort) -> Backend {
-        let found = self
-            .policies
-            .find(service, &port.name, usage.gateway)
-            .filter(|_| !usage.passthrough);
+        let found = self.policies.find(service, &port.name, usage.gateway);
+        let found = found.filter(|_| usage.may_add_tls());
         let app = port.app_protocol.as_deref().unwrap_or_default();
         let is_h2 = usage.from.kind == Kind::GrpcRoute || matches!(app, "kubernetes.io/h2c" | "grpc");
-        if found.is_none() && app == "kubernetes.io/wss" && !usage.passthrough {
+        if found.is_none() && app == "kubernetes.io/wss" && usage.may_add_tls() {
             let message = format!("Service {service}: {app} needs a BackendTLSPolicy");
             return Backend::broken(Fault::new("UnsupportedProtocol", message));
         }
@@ -117,6 +124,9 @@ impl Context<'_> {
         }
         if usage.passthrough {
             name.push_str("+passthrough");
+        }
+        if usage.from.kind == Kind::UdpRoute {
+            name.push_str("+udp");
         }
         if certificate.is_some() {
             name.push_str(&format!("+{}", usage.gateway));

@@ -51,4 +51,5 @@ pub const FEATURES: &[&str] = &[
     "TLSRoute",
     "TLSRouteModeMixed",
     "TLSRouteModeTerminate",
+    "UDPRoute",
 ];

@@ -43,7 +43,8 @@ pub(super) struct GatewayState<'a> {
 /// The ports of a Gateway whose listeners have no conflict with each other.
 #[derive(Default)]
 struct Taken {
-    ports: BTreeMap<u16, TakenPort>,
+    /// By number, and whether it is a port of UDP.
+    ports: BTreeMap<(u16, bool), TakenPort>,
 }
 
 /// Listeners by index.
@@ -177,8 +178,9 @@ impl<'a> Attached<'a> {
             listener.accepted = Some(Fault::new("TooManyListeners", message));
             listener.protocol = None;
         }
-        if listener.protocol.is_some() {
-            let port = taken.ports.entry(listener.spec.port).or_default();
+        if let Some(protocol) = listener.protocol {
+            let port = (listener.spec.port, protocol.is_datagram());
+            let port = taken.ports.entry(port).or_default();
             let same_host = port.by_hostname.get(&listener.hostname);
             for earlier in port.first.iter().chain(same_host) {
                 listener.check_conflict(&self.listeners[*earlier]);

@@ -88,6 +88,7 @@ impl<'a> ListenerState<'a> {
             ("TLS", "Terminate") => Protocol::Tls,
             ("TLS", "Passthrough") => Protocol::TlsPassthrough,
             ("TCP", _) => Protocol::Tcp,
+            ("UDP", _) => Protocol::Udp,
             (name @ ("HTTPS" | "TLS"), mode) => {
                 let message = format!("mode {mode} with protocol {name} is not supported");
                 self.refuse("UnsupportedValue", &message);
@@ -124,6 +125,7 @@ impl<'a> ListenerState<'a> {
             Some(protocol) if protocol.is_http() => &[Kind::HttpRoute, Kind::GrpcRoute],
             Some(protocol) if protocol.has_sni() => &[Kind::TlsRoute],
             Some(Protocol::Tcp) => &[Kind::TcpRoute],
+            Some(Protocol::Udp) => &[Kind::UdpRoute],
             _ => &[],
         };
         let allowed = self
@@ -227,7 +229,7 @@ impl<'a> ListenerState<'a> {
         let both_sni = protocol.has_sni() && other.has_sni();
         let (reason, found) = if !alike && !both_sni {
             ("ProtocolConflict", "another protocol")
-        } else if protocol == Protocol::Tcp || self.hostname == earlier.hostname {
+        } else if !has_hosts(protocol) || self.hostname == earlier.hostname {
             ("HostnameConflict", "the same hostname")
         } else {
             return;
@@ -268,7 +270,7 @@ impl<'a> ListenerState<'a> {
         } else {
             self.tls.clone()
         };
-        let hostname = self.hostname.clone().filter(|_| protocol != Protocol::Tcp);
+        let hostname = self.hostname.clone().filter(|_| has_hosts(protocol));
         Some(Listener {
             name: Arc::clone(&self.part),
             addresses,
@@ -327,6 +329,11 @@ impl<'a> ListenerState<'a> {
         let clients = self.tls.as_ref().and_then(|tls| tls.clients.as_ref());
         clients.is_some_and(|clients| clients.mode == ClientCertificateMode::Unchecked)
     }
+}
+
+/// Returns whether hosts distinguish listeners of a protocol.
+fn has_hosts(protocol: Protocol) -> bool {
+    !matches!(protocol, Protocol::Tcp | Protocol::Udp)
 }
 
 fn has_filters(filters: &serde_json::Value) -> bool {

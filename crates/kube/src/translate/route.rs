@@ -231,7 +231,8 @@ impl<'a> RouteHead<'a> {
     }
 
     fn intersects(&self, listener: Option<&Hostname>) -> bool {
-        let Some(listener) = listener.filter(|_| self.kind != Kind::TcpRoute) else {
+        let Some(listener) = listener.filter(|_| !matches!(self.kind, Kind::TcpRoute | Kind::UdpRoute))
+        else {
             return !self.has_no_host;
         };
         (self.hostnames.is_empty() && !self.has_no_host)

@@ -1,14 +1,14 @@
-//! TLSRoutes and TCPRoutes.
+//! TLSRoutes, TCPRoutes and UDPRoutes.
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{StreamRoute, WeightedBackend};
+use ringmain_gateway::model::{DatagramSessions, StreamRoute, WeightedBackend};
 
 use super::Context;
 use super::backend::Usage;
 use super::gateway::Attached;
 use super::route::{Attachment, RouteHead, RuleFaults};
-use crate::objects::{Kind, StreamRule, TcpRoute, TlsRoute};
+use crate::objects::{Kind, StreamRule, TcpRoute, TlsRoute, UdpRoute};
 
 /// Translates a TLSRoute.
 pub(super) fn translate_tls(
@@ -37,6 +37,17 @@ pub(super) fn translate_tcp(
     translate(context, attached, &head, &spec.rules)
 }
 
+/// Translates a UDPRoute.
+pub(super) fn translate_udp(
+    context: &mut Context<'_>,
+    attached: &mut Attached<'_>,
+    route: &UdpRoute,
+) -> Vec<StreamRoute> {
+    let spec = &route.spec;
+    let head = RouteHead::new(Kind::UdpRoute, &route.metadata, &spec.parent_refs, &[]);
+    translate(context, attached, &head, &spec.rules)
+}
+
 fn translate(
     context: &mut Context<'_>,
     attached: &mut Attached<'_>,
@@ -52,6 +63,7 @@ fn translate(
         hostnames: attachment.hostnames,
         backends,
         idle: Some(Duration::from_hours(1)),
+        datagrams: DatagramSessions::default(),
     };
     parts.into_iter().map(stream).collect()
 }

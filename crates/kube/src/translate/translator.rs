@@ -19,7 +19,7 @@ use super::gateway::Attached;
 use super::{
     Context, Findings, Parent, Places, Settings, Translation, gateway, http, policy, stream, traffic,
 };
-use crate::objects::{GatewayClass, GrpcRoute, HttpRoute, Id, Key, Kind, Meta, TcpRoute, TlsRoute};
+use crate::objects::{GatewayClass, GrpcRoute, HttpRoute, Id, Key, Kind, Meta, TcpRoute, TlsRoute, UdpRoute};
 use crate::store::{Changes, Store};
 
 /// The outcome of [`Translator::update`].
@@ -250,6 +250,17 @@ impl Translator {
                 &route.metadata,
                 |context, attached| {
                     RouteParts::Stream(shared(stream::translate_tcp(context, attached, route)))
+                },
+            );
+        }
+        for route in store.all::<UdpRoute>() {
+            self.route(
+                context,
+                attached,
+                Kind::UdpRoute,
+                &route.metadata,
+                |context, attached| {
+                    RouteParts::Stream(shared(stream::translate_udp(context, attached, route)))
                 },
             );
         }

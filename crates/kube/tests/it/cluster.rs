@@ -182,6 +182,7 @@ fn compact(debug: &str) -> String {
         ", draining: false",
         ", minimum: Tls12",
         ", idle: Some(3600s)",
+        ", datagrams: DatagramSessions { idle: Some(60s), responses: None }",
         ", tls: None",
         ", certificate: None",
         ", clients: None",

@@ -38,7 +38,7 @@ macro_rules! cases {
 }
 
 cases! {
-    matches, filters, backends, policies, times, grpc, streams, listeners, listener_sets, frontend, addresses,
+    matches, filters, backends, policies, times, grpc, streams, datagrams, listeners, listener_sets, frontend, addresses,
     parents, broken_rules, sessions, traffic, external_auth,
 }
 

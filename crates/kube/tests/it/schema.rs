@@ -27,6 +27,10 @@ const IGNORED: &[(&str, &str)] = &[
         "TCPRoute.rules[].name",
         "no condition and no metric names a rule of a stream",
     ),
+    (
+        "UDPRoute.rules[].name",
+        "no condition and no metric names a rule of a stream",
+    ),
 ];
 
 /// The same of the experimental channel, beside those of the standard channel.
@@ -53,6 +57,7 @@ const FILES: &[(Kind, &str)] = &[
     (Kind::GrpcRoute, "grpcroutes"),
     (Kind::TlsRoute, "tlsroutes"),
     (Kind::TcpRoute, "tcproutes"),
+    (Kind::UdpRoute, "udproutes"),
     (Kind::ReferenceGrant, "referencegrants"),
     (Kind::BackendTlsPolicy, "backendtlspolicies"),
 ];

@@ -22,7 +22,7 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn features_are_those_of_four_profiles() {
+fn features_are_those_of_the_gateway_profiles() {
     let Some(folder) = modules::folder("sigs.k8s.io/gateway-api") else {
         return;
     };
@@ -30,7 +30,7 @@ fn features_are_those_of_four_profiles() {
     for file in std::fs::read_dir(folder.join("pkg/features")).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name.contains("mesh") || name.contains("udp") || name.contains("_test") || !name.ends_with(".go") {
+        if name.contains("mesh") || name.contains("_test") || !name.ends_with(".go") {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();

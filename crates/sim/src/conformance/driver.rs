@@ -8,7 +8,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_engine::backend::{Backend, Completion, Lent, Op, RecvEnd, Slot, Socket, Time};
+use ringmain_engine::backend::{
+    Backend, Completion, DatagramInfo, Lent, Op, OutgoingDatagram, RecvEnd, Slot, Socket, Time,
+};
 use ringmain_engine::limits::SEND_BYTES;
 
 use super::{FarState, Harness, Monitor};
@@ -73,6 +75,7 @@ pub enum Event {
         slot: Slot,
         bytes: Vec<u8>,
         from: Option<SocketAddr>,
+        info: DatagramInfo,
         more: bool,
     },
     DatagramsEnded {
@@ -165,8 +168,19 @@ impl<H: Harness> Driver<H> {
 
     /// See [`Backend::send_to`].
     pub fn send_to(&mut self, worker: usize, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
+        self.send_datagram(worker, slot, socket, &OutgoingDatagram::new(to, data));
+    }
+
+    /// As [`Driver::send_to`], with a source or segments.
+    pub fn send_datagram(
+        &mut self,
+        worker: usize,
+        slot: Slot,
+        socket: Socket,
+        datagram: &OutgoingDatagram<'_>,
+    ) {
         self.monitors[worker].start_datagram(slot);
-        self.harness.worker(worker).send_to(slot, socket, to, data);
+        self.harness.worker(worker).send_to(slot, socket, datagram);
     }
 
     /// See [`Backend::give`].
@@ -463,11 +477,13 @@ fn own(backend: &mut impl Backend, completion: Completion) -> Event {
             slot,
             data,
             from,
+            info,
             more,
         } => Event::Datagram {
             slot,
             bytes: keep(data),
             from,
+            info,
             more,
         },
         Completion::DatagramsEnded { slot, end } => Event::DatagramsEnded { slot, end },

@@ -3,18 +3,14 @@
 //! Owns the effects and the choice of outcomes. Knows nothing of when completions become visible.
 
 use std::io;
-use std::net::SocketAddr;
 
 use ringmain_engine::Addr;
 use ringmain_engine::backend::{Completion, Op, RecvEnd, Slot, Socket};
 
-use super::network::{Owner, reaches_inet};
+use super::network::Owner;
 use super::operations::Work;
 use super::plan::Fault;
 use super::state::{Event, Kind, State};
-
-/// The largest payload of a UDP datagram over IPv4, in bytes.
-const DATAGRAM_BYTES: usize = 65_507;
 
 fn os(error: i32) -> io::Error {
     io::Error::from_raw_os_error(error)
@@ -22,7 +18,7 @@ fn os(error: i32) -> io::Error {
 
 impl State {
     /// Where an operation belongs.
-    fn place(&self, id: u64) -> (usize, Slot, u32) {
+    pub(super) fn place(&self, id: u64) -> (usize, Slot, u32) {
         let operation = &self.operations[&id];
         (operation.worker, operation.slot, operation.socket)
     }
@@ -444,127 +440,6 @@ impl State {
             Kind::Listener(listener) => self.close_listener(listener),
             Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}
         }
-    }
-
-    // ---- datagrams ----
-
-    pub(super) fn attempt_recv_from(&mut self, id: u64) {
-        let (worker, slot, socket) = self.place(id);
-        let ended = |end| Completion::DatagramsEnded { slot, end };
-        loop {
-            let no_buffer = self.workers[worker].buffers.free() == 0;
-            let entry = self.workers[worker].sockets.get_mut(&socket);
-            let Kind::Datagram { queue, shut, .. } = &mut entry.expect("it outlives its operations").kind
-            else {
-                unreachable!("recv_from begins on datagram sockets only");
-            };
-            if *shut {
-                return self.push(id, ended(RecvEnd::Failed(os(libc::ENOTCONN))), true);
-            }
-            if queue.is_empty() {
-                return;
-            }
-            if no_buffer {
-                self.saw(Fault::NoBuffers);
-            }
-            if no_buffer || self.strikes(Fault::NoBuffers) {
-                return self.push(id, ended(RecvEnd::NoBuffers), true);
-            }
-            let entry = self.workers[worker].sockets.get_mut(&socket);
-            let Some(Kind::Datagram { queue, .. }) = entry.map(|entry| &mut entry.kind) else {
-                unreachable!("it was just read");
-            };
-            let (from, bytes) = queue.pop_front().expect("it is not empty");
-            let data = self.workers[worker].buffers.fill(&mut self.random, &bytes);
-            let more = !self.strikes(Fault::ReceiveStops);
-            self.push(
-                id,
-                Completion::Datagram {
-                    slot,
-                    data,
-                    from: Some(from),
-                    more,
-                },
-                !more,
-            );
-            if !more {
-                return;
-            }
-        }
-    }
-
-    pub(super) fn attempt_send_to(&mut self, id: u64) {
-        let (_, slot, _) = self.place(id);
-        let work = &mut self.operations.get_mut(&id).expect("the caller has it").work;
-        let Work::SendTo { from, to, data } = work else {
-            unreachable!("only a datagram is sent here");
-        };
-        let (from, to, data) = (*from, *to, std::mem::take(data));
-        let count = data.len();
-        let result = if count > DATAGRAM_BYTES {
-            Err(os(libc::EMSGSIZE))
-        } else if self.strikes(Fault::DatagramRefused) {
-            Err(os(libc::ENOBUFS))
-        } else {
-            self.send_datagram(from, to, data);
-            Ok(count)
-        };
-        self.push(id, Completion::DatagramSent { slot, result }, true);
-    }
-
-    /// Puts a datagram on the wire, where it may be lost, doubled or overtaken.
-    pub(super) fn send_datagram(&mut self, from: SocketAddr, to: SocketAddr, data: Vec<u8>) {
-        if self.strikes(Fault::DatagramLost) {
-            return;
-        }
-        if self.strikes(Fault::DatagramTwice) {
-            self.later(
-                Event::Datagram {
-                    from,
-                    to,
-                    data: data.clone(),
-                },
-                false,
-            );
-        }
-        let slow = self.strikes(Fault::SlowWire);
-        self.later(Event::Datagram { from, to, data }, slow);
-    }
-
-    pub(super) fn datagram_arrives(&mut self, from: SocketAddr, to: SocketAddr, data: Vec<u8>) {
-        self.note("datagram arrives", data.len() as u64, u64::from(to.port()), 0);
-        if let Some(queue) = self.outside.get_mut(&to) {
-            queue.push_back((from, data));
-            return;
-        }
-        let mut group: Vec<(usize, u32)> = Vec::new();
-        for (worker, state) in self.workers.iter().enumerate() {
-            for (number, entry) in &state.sockets {
-                if matches!(&entry.kind, Kind::Datagram { local, peer, .. }
-                    if reaches_inet(to, *local) && peer.is_none_or(|peer| peer == from))
-                {
-                    group.push((worker, *number));
-                }
-            }
-        }
-        if group.is_empty() {
-            return;
-        }
-        let (worker, number) = group[self.random.index(group.len())];
-        let limit = self.plan.datagrams;
-        let entry = self.workers[worker]
-            .sockets
-            .get_mut(&number)
-            .expect("it was just found");
-        let Kind::Datagram { queue, .. } = &mut entry.kind else {
-            unreachable!("it was just found");
-        };
-        if queue.len() >= limit {
-            self.saw(Fault::DatagramLost);
-            return;
-        }
-        queue.push_back((from, data));
-        self.stir_socket(worker, number, Op::RecvFrom);
     }
 
     /// A new socket number for opening, which may fail.

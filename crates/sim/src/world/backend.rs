@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use ringmain_engine::Addr;
 use ringmain_engine::backend::{
-    Backend, Completion, Job, Lent, Op, PoolFull, Slot, Socket, SocketOption, Time,
+    Backend, Completion, DatagramOptions, Job, Lent, Op, OutgoingDatagram, PoolFull, Slot, Socket,
+    SocketOption, Time,
 };
 use ringmain_engine::limits::SEND_PIECES;
 
@@ -141,13 +142,15 @@ impl Backend for Sim {
         self.state.borrow_mut().open_socket(self.worker, kind)
     }
 
-    fn open_datagram(&mut self, local: SocketAddr) -> io::Result<Socket> {
+    fn open_datagram(&mut self, local: SocketAddr, options: DatagramOptions) -> io::Result<Socket> {
         let mut state = self.state.borrow_mut();
         let local = state.with_port(local);
         let kind = Kind::Datagram {
             local,
+            options,
             peer: None,
             queue: VecDeque::new(),
+            error: None,
             shut: false,
         };
         state.open_socket(self.worker, kind)
@@ -211,7 +214,7 @@ impl Backend for Sim {
             .begin(self.worker, slot, socket.number(), Work::RecvFrom);
     }
 
-    fn send_to(&mut self, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
+    fn send_to(&mut self, slot: Slot, socket: Socket, datagram: &OutgoingDatagram<'_>) {
         let mut state = self.state.borrow_mut();
         self.check_open(&state, socket, "send_to");
         let entry = &state.workers[self.worker].sockets[&socket.number()];
@@ -220,9 +223,10 @@ impl Backend for Sim {
             state.misuse(self.worker, &what);
         };
         let work = Work::SendTo {
-            from: *local,
-            to,
-            data: data.to_vec(),
+            from: SocketAddr::new(datagram.source.unwrap_or(local.ip()), local.port()),
+            to: datagram.to,
+            segment: datagram.segment,
+            data: datagram.data.to_vec(),
         };
         state.begin(self.worker, slot, socket.number(), work);
     }

@@ -7,6 +7,7 @@
 mod attempts;
 mod backend;
 mod buffers;
+mod datagrams;
 mod network;
 mod operations;
 mod peer;

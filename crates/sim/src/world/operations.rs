@@ -58,6 +58,8 @@ pub(super) enum Work {
     SendTo {
         from: SocketAddr,
         to: SocketAddr,
+        /// The data are several datagrams of this size.
+        segment: Option<u16>,
         data: Vec<u8>,
     },
     Close,

@@ -11,7 +11,7 @@ use std::task::Wake;
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_engine::backend::{Completion, Job, Op, Slot};
+use ringmain_engine::backend::{Completion, DatagramOptions, Job, Op, Slot};
 
 use super::buffers::Buffers;
 use super::network::{End, Listener};
@@ -92,13 +92,26 @@ pub(super) enum Kind {
     Unconnected(Option<Addr>),
     Datagram {
         local: SocketAddr,
+        options: DatagramOptions,
         /// Whose datagrams alone are received.
         peer: Option<SocketAddr>,
-        queue: VecDeque<(SocketAddr, Vec<u8>)>,
+        queue: VecDeque<QueuedDatagram>,
+        /// An ICMP error that was not reported yet.
+        error: Option<i32>,
         shut: bool,
     },
     /// Closed or given away; the number is free when the worker has been told.
     Gone,
+}
+
+/// A datagram that has arrived, or several that were joined.
+#[derive(Debug)]
+pub(super) struct QueuedDatagram {
+    pub(super) from: SocketAddr,
+    pub(super) to: SocketAddr,
+    pub(super) data: Vec<u8>,
+    /// The size of each but the last, once there are several.
+    pub(super) segment: Option<u16>,
 }
 
 /// One entry of a worker's socket table.

@@ -112,6 +112,15 @@ pub fn ready() -> bool {
     pipe.is_some_and(|pipe| rustix::io::retry_on_intr(|| rustix::io::write(&pipe, b"R")).is_ok())
 }
 
+/// Returns whether a process that serves the same addresses waits for [`ready`]. Only after [`take`].
+#[must_use]
+pub fn has_predecessor() -> bool {
+    WAITING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+        .is_some()
+}
+
 /// The pipe of this variable, if it is open.
 fn pipe(variable: &'static str) -> Result<Option<OwnedFd>, InheritError> {
     let pipe = number(variable)?.and_then(|fd| own(fd as RawFd));

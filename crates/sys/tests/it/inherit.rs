@@ -144,7 +144,7 @@ fn a_successor_refuses_what_does_not_listen() {
         return assert!(error.contains(&expect), "{error}");
     }
     let program = std::env::current_exe().unwrap();
-    let datagram = socket::datagram("127.0.0.1:0".parse().unwrap()).unwrap();
+    let datagram = ringmain_sys::datagram::open("127.0.0.1:0".parse().unwrap(), Default::default()).unwrap();
     let stream = socket::stream(&"127.0.0.1:1".parse().unwrap(), None).unwrap();
     let cases = [
         (datagram, "found a datagram socket"),

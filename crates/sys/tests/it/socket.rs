@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ringmain_sys::addr::Addr;
+use ringmain_sys::datagram::{self, DatagramInfo, DatagramOptions, SendControl};
 use ringmain_sys::listen::{ListenOptions, listen};
 use ringmain_sys::socket;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -123,25 +124,28 @@ fn a_source_of_another_family_is_refused() {
 }
 
 fn check_datagram(local: &str, from: &str, to_ip: &str) {
-    let server = socket::datagram(local.parse().unwrap()).unwrap();
+    let open = |at: &str| datagram::open(at.parse().unwrap(), DatagramOptions::default()).unwrap();
+    let server = open(local);
     let Some(Addr::Inet(bound)) = socket::local_addr(&server).unwrap() else {
         panic!()
     };
-    let client = socket::datagram(from.parse().unwrap()).unwrap();
+    let client = open(from);
     let to = SocketAddr::new(to_ip.parse().unwrap(), bound.port());
-    assert_eq!(socket::send_to(&client, b"ping", to).unwrap(), 4);
-    assert_eq!(socket::send_to(&client, b"", to).unwrap(), 0);
+    let none = SendControl::default();
+    assert_eq!(datagram::send_message(&client, b"ping", to, &none).unwrap(), 4);
+    assert_eq!(datagram::send_message(&client, b"", to, &none).unwrap(), 0);
     wait(&server, PollFlags::IN);
     let mut buffer = [0; 16];
-    let (count, sender) = socket::recv_from(&server, &mut buffer).unwrap();
+    let (count, sender, info) = datagram::recv_message(&server, &mut buffer).unwrap();
+    assert_eq!(info, DatagramInfo::default());
     assert_eq!(&buffer[..count], b"ping");
     let Some(Addr::Inet(own)) = socket::local_addr(&client).unwrap() else {
         panic!()
     };
     assert_eq!(sender.unwrap().port(), own.port());
     wait(&server, PollFlags::IN);
-    assert_eq!(socket::recv_from(&server, &mut buffer).unwrap().0, 0);
-    let error = socket::recv_from(&server, &mut buffer).unwrap_err();
+    assert_eq!(datagram::recv_message(&server, &mut buffer).unwrap().0, 0);
+    let error = datagram::recv_message(&server, &mut buffer).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 

@@ -29,7 +29,7 @@ impl ListenerRow {
             names: report.names.iter().map(ToString::to_string).collect(),
             address: report.addr.to_string(),
             protocols: report.protocols.iter().map(|it| protocol_label(*it)).collect(),
-            is_open: report.number.is_some(),
+            is_open: report.is_open,
             connections: report.number.and_then(connections),
         }
     }

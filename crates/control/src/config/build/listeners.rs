@@ -62,6 +62,7 @@ impl Builder<'_> {
                     Some(document::Protocol::Tcp) => Protocol::Tcp,
                     Some(document::Protocol::Tls) => Protocol::Tls,
                     Some(document::Protocol::TlsPassthrough) => Protocol::TlsPassthrough,
+                    Some(document::Protocol::Udp) => Protocol::Udp,
                     None if part.tls.is_some() => Protocol::Https,
                     None => Protocol::Http,
                 };

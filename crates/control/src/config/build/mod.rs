@@ -463,6 +463,10 @@ impl Builder<'_> {
         let target = &mut self.built.config.limits;
         target.connections = positive_number(errors, limits.connections);
         target.upstream_connections = positive_number(errors, limits.upstream_connections);
+        set_if_some(
+            &mut target.datagram_sessions,
+            positive_number(errors, limits.udp_sessions),
+        );
         let per_address = parsed_value(limits.connections_per_address).map(|number| match number.0 {
             Some(limit) => model::PerAddressLimit::AtMost(limit),
             None => model::PerAddressLimit::Off,

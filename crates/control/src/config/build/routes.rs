@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    self, Action, Forward, HeaderMatch, HeaderName, Name, PathMatch, Policy, QueryMatch, StreamRoute,
-    ValueMatch,
+    self, Action, DatagramSessions, Forward, HeaderMatch, HeaderName, Name, PathMatch, Policy, QueryMatch,
+    StreamRoute, ValueMatch,
 };
 use ringmain_gateway::table::ConfigPart;
 use serde::Deserialize;
 
-use super::{Builder, field_value, list_items, parsed_items, parsed_value};
+use super::{Builder, field_value, list_items, parsed_items, parsed_value, positive_number};
 use crate::config::deserializer::NodeDeserializer;
 use crate::config::document::{self, OneOrManyField};
 use crate::config::error::{FilePosition, quote};
@@ -270,12 +271,22 @@ impl Builder<'_> {
             if named && listeners.is_empty() {
                 return;
             }
+            let idle = parsed_value(part.idle).map(|time| time.0);
+            let responses = positive_number(builder.errors, part.responses);
+            let datagram_idle = match responses {
+                Some(_) => limits::DATAGRAM_RESPONSE_IDLE,
+                None => limits::DATAGRAM_IDLE,
+            };
             let stream = StreamRoute {
                 name,
                 listeners,
                 hostnames: parsed_items(part.hosts),
                 backends: forward.backends,
-                idle: parsed_value(part.idle).map_or(Some(Duration::from_hours(1)), |time| time.0),
+                idle: idle.unwrap_or(Some(Duration::from_hours(1))),
+                datagrams: DatagramSessions {
+                    idle: idle.unwrap_or(Some(datagram_idle)),
+                    responses,
+                },
             };
             builder.built.config.streams.push(Arc::new(stream));
         });

@@ -131,6 +131,8 @@ pub(super) enum Protocol {
     Tls,
     /// TLS that is forwarded without termination; routed by SNI.
     TlsPassthrough,
+    /// UDP: datagrams, forwarded in sessions of a client with one endpoint. Another listener may have the same address and port.
+    Udp,
 }
 
 /// TLS termination at a listener. Example: `{certificates: site}`.
@@ -237,7 +239,7 @@ pub(super) struct CertificateSection {
     pub(super) key: Field<String>,
 }
 
-/// A TCP or TLS route: connections are forwarded as bytes. Example: `{to: "http://127.0.0.1:5432"}`.
+/// A TCP, TLS or UDP route: connections are forwarded as bytes, datagrams one by one. Example: `{to: "http://127.0.0.1:5432"}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Stream")]
@@ -248,8 +250,12 @@ pub(super) struct StreamSection {
     pub(super) hosts: OneOrManyField<Parsed<Hostname>>,
     /// The upstreams: one, or several by weight.
     pub(super) to: OneOrManyField<ShortOrFull<Parsed<super::scalars::UpstreamTarget>, BackendSection>>,
-    /// The idle timeout: the time without a byte in either direction after which the connection is reset. Default: `1h`.
+    /// The idle timeout: the time without a byte in either direction after which the connection is reset; with UDP, without a datagram,
+    /// after which the session ends. Default: `1h`; with UDP `60s`, or `5s` with `responses`.
     pub(super) idle: Field<Parsed<TimeOrOff>>,
+    /// With UDP: the number of datagrams that an upstream sends for each datagram of the client. The session ends with the last of these;
+    /// for DNS write `1`. Default: none, the session ends by `idle`. Example: `1`.
+    pub(super) responses: Field<u32>,
 }
 
 /// The administration listener. Every client that can connect to it may read everything, and may also change state unless
@@ -294,6 +300,9 @@ pub(super) struct LimitsSection {
     /// The maximum number of connections to all upstreams together. Default: unlimited, the limits of each upstream apply.
     /// Example: `10000`.
     pub(super) upstream_connections: Field<u32>,
+    /// The maximum number of UDP sessions; each worker has an equal share. At the limit the least recently used session ends.
+    /// Default: 16384. Example: `100000`.
+    pub(super) udp_sessions: Field<u32>,
     /// The maximum number of connections per client address (IPv6: per /64); further connections are closed. Default: 1024, or
     /// `off` if a listener trusts proxies (`client_address`, `proxy_protocol`). The flag `--per-address` takes precedence.
     pub(super) connections_per_address: Field<Parsed<NumberOrOff>>,

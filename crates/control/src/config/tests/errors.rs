@@ -552,17 +552,6 @@ fn where_an_access_log_goes() {
 }
 
 #[test]
-fn udp_is_not_supported() {
-    check_errors(
-        "listeners: {dns: {address: ':53', protocol: udp}}\nstreams: {dns: {to: http://127.0.0.1:1}}\n",
-        &[
-            "1:45: expected one of `http`, `h2c`, `https`, `tcp`, `tls`, `tls_passthrough`, found `udp`; UDP is not supported: \
-             datagrams are neither received nor forwarded",
-        ],
-    );
-}
-
-#[test]
 fn words_of_other_programs_are_explained() {
     let check = |text: &str, expected: &str| {
         let errors = all_errors_of(text);

@@ -27,7 +27,8 @@ use ringmain_sys::addr::Addr;
 use ringmain_sys::socket;
 
 use super::{
-    Backend, Completion, Job, Lent, Op, PoolFull, RecvEnd, RunJob, Slot, Socket, SocketOption, Time,
+    Backend, Completion, DatagramOptions, Job, Lent, Op, OutgoingDatagram, PoolFull, RecvEnd, RunJob, Slot,
+    Socket, SocketOption, Time,
 };
 use crate::limits;
 
@@ -286,8 +287,8 @@ impl Backend for Epoll {
         Ok(self.insert(fd, !matches!(to, Addr::Inet(_))))
     }
 
-    fn open_datagram(&mut self, local: SocketAddr) -> io::Result<Socket> {
-        let fd = socket::datagram(local)?;
+    fn open_datagram(&mut self, local: SocketAddr, options: DatagramOptions) -> io::Result<Socket> {
+        let fd = ringmain_sys::datagram::open(local, options)?;
         Ok(self.insert(fd, true))
     }
 
@@ -339,8 +340,8 @@ impl Backend for Epoll {
         }
     }
 
-    fn send_to(&mut self, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
-        if let Some(result) = self.send_to_or_wait(slot, socket, to, data) {
+    fn send_to(&mut self, slot: Slot, socket: Socket, datagram: &OutgoingDatagram<'_>) {
+        if let Some(result) = self.send_to_or_wait(slot, socket, datagram) {
             self.completions
                 .push_back(Completion::DatagramSent { slot, result });
         }

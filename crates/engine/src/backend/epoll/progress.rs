@@ -10,19 +10,19 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use ringmain_sys::addr::Addr;
+use ringmain_sys::datagram::{self, SendControl};
 use ringmain_sys::socket;
 use rustix::io::retry_on_intr;
 use rustix::net::SendFlags;
 
 use super::mail::Parcel;
 use super::poller::Watch;
-use super::table::{Armed, Pieces, Ready, Waiting};
+use super::table::{Armed, Pieces, Ready, Waiting, WaitingDatagram};
 use super::{Epoll, cancelled, closed_name, would_block};
-use crate::backend::{Completion, Op, RecvEnd, Slot, Socket};
+use crate::backend::{Completion, Op, OutgoingDatagram, RecvEnd, Slot, Socket};
 use crate::limits;
 
 impl Epoll {
@@ -162,13 +162,14 @@ impl Epoll {
     fn advance_recv_from(&mut self, index: u32) -> Option<Completion> {
         let record = self.table.get_mut(index)?;
         let slot = record.slot;
-        match socket::recv_from(record.fd(), &mut self.scratch) {
-            Ok((count, from)) => {
+        match datagram::recv_message(record.fd(), &mut self.scratch) {
+            Ok((count, from, info)) => {
                 record.share -= 1;
                 Some(Completion::Datagram {
                     slot,
                     data: self.lend(count),
                     from,
+                    info,
                     more: true,
                 })
             }
@@ -211,8 +212,8 @@ impl Epoll {
                 })
             }
             Waiting::Datagrams(queue) => {
-                let (to, data) = queue.front()?;
-                let result = socket::send_to(record.fd.as_ref()?, data, *to);
+                let next = queue.front()?;
+                let result = datagram::send_message(record.fd.as_ref()?, &next.data, next.to, &next.control);
                 if result.as_ref().is_err_and(would_block) {
                     record.ready.remove(Ready::WRITE);
                     return None;
@@ -307,8 +308,7 @@ impl Epoll {
         &mut self,
         slot: Slot,
         socket: Socket,
-        to: SocketAddr,
-        data: &[u8],
+        outgoing: &OutgoingDatagram<'_>,
     ) -> Option<io::Result<usize>> {
         let Some(record) = self.table.get_mut(socket.0) else {
             return Some(Err(closed_name()));
@@ -317,14 +317,15 @@ impl Epoll {
             if queue.len() >= limits::DATAGRAM_SENDS as usize {
                 return Some(Err(io::Error::from_raw_os_error(libc::ENOBUFS)));
             }
-            queue.push_back((to, data.into()));
+            queue.push_back(waiting(outgoing));
             return None;
         }
-        let result = socket::send_to(record.fd(), data, to);
+        let control = SendControl::new(outgoing.to, outgoing.source, outgoing.segment);
+        let result = datagram::send_message(record.fd(), outgoing.data, outgoing.to, &control);
         if !result.as_ref().is_err_and(would_block) {
             return Some(result);
         }
-        let queue = Box::new(VecDeque::from([(to, data.into())]));
+        let queue = Box::new(VecDeque::from([waiting(outgoing)]));
         self.wait_for_room(Armed::SEND_TO, slot, socket, Waiting::Datagrams(queue))
             .err()
             .map(Err)
@@ -450,6 +451,14 @@ fn concerns_one_connection(error: &io::Error) -> bool {
                 | libc::ENETUNREACH
         )
     )
+}
+
+fn waiting(outgoing: &OutgoingDatagram<'_>) -> WaitingDatagram {
+    WaitingDatagram {
+        to: outgoing.to,
+        control: SendControl::new(outgoing.to, outgoing.source, outgoing.segment),
+        data: outgoing.data.into(),
+    }
 }
 
 fn send_pieces(fd: i32, pieces: &mut Pieces) -> io::Result<usize> {

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ringmain_sys::datagram::SendControl;
 use rustix::event::epoll::EventFlags;
 
 use super::poller::Watch;
@@ -109,12 +110,19 @@ pub(super) struct Pieces {
     pub(super) count: usize,
 }
 
+/// A datagram that found no room.
+pub(super) struct WaitingDatagram {
+    pub(super) to: SocketAddr,
+    pub(super) control: SendControl,
+    pub(super) data: Box<[u8]>,
+}
+
 /// What waits for room.
 pub(super) enum Waiting {
     Nothing,
     Pieces(Box<Pieces>),
     #[expect(clippy::box_collection, reason = "a rare state must not widen every record")]
-    Datagrams(Box<VecDeque<(SocketAddr, Box<[u8]>)>>),
+    Datagrams(Box<VecDeque<WaitingDatagram>>),
 }
 
 /// One socket.

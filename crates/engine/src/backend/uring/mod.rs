@@ -48,7 +48,10 @@ use self::datagram::Datagrams;
 pub use self::group::Group;
 use self::ring::Ring;
 use self::user_data::{Kind, pack, plain};
-use super::{Backend, Completion, Job, Lent, Op, PoolFull, Slot, Socket, SocketOption, Time};
+use super::{
+    Backend, Completion, DatagramOptions, Job, Lent, Op, OutgoingDatagram, PoolFull, Slot, Socket,
+    SocketOption, Time,
+};
 use crate::features::{Feature, Features};
 use crate::limits;
 
@@ -423,8 +426,8 @@ impl Backend for Uring {
         self.adopt(fd)
     }
 
-    fn open_datagram(&mut self, local: SocketAddr) -> io::Result<Socket> {
-        let fd = ringmain_sys::socket::datagram(local)?;
+    fn open_datagram(&mut self, local: SocketAddr, options: DatagramOptions) -> io::Result<Socket> {
+        let fd = ringmain_sys::datagram::open(local, options)?;
         self.adopt(fd)
     }
 
@@ -514,8 +517,8 @@ impl Backend for Uring {
         self.push_recv_from(slot, socket);
     }
 
-    fn send_to(&mut self, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
-        self.push_send_to(slot, socket, to, data);
+    fn send_to(&mut self, slot: Slot, socket: Socket, datagram: &OutgoingDatagram<'_>) {
+        self.push_send_to(slot, socket, datagram);
     }
 
     fn cancel(&mut self, op: Op, slot: Slot) {

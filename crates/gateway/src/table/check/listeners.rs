@@ -22,9 +22,8 @@ pub(super) fn check_listener(
     if listener.addresses.is_empty() {
         report("addresses", "at least one address", "none".to_owned());
     }
-    if listener.protocol == Protocol::Udp {
-        let expected = "a connection protocol: UDP is not supported yet";
-        report("protocol", expected, "Udp".to_owned());
+    if listener.protocol.is_datagram() {
+        check_datagrams(listener, &mut report);
     }
     let inet = |addr: &&Addr| !matches!(addr, Addr::Inet(addr) if addr.port() == 0);
     let addresses = || listener.addresses.iter().filter(inet);
@@ -76,6 +75,22 @@ pub(super) fn check_listener(
         report("policies", expected, "another one".to_owned());
     }
     problems.0.len() == before
+}
+
+/// Checks that a UDP listener has nothing that only connections can have.
+fn check_datagrams(listener: &Listener, report: &mut impl FnMut(&'static str, &str, String)) {
+    let is_unix = |addr: &&Addr| !matches!(addr, Addr::Inet(_));
+    if let Some(addr) = listener.addresses.iter().find(is_unix) {
+        report("addresses", "IP addresses for UDP", format!("`{addr}`"));
+    }
+    if let Some(host) = listener.hostnames.first() {
+        let expected = "no hosts: datagrams have no host to select by";
+        report("hostnames", expected, format!("`{host}`"));
+    }
+    if listener.proxy_protocol.is_some() {
+        let expected = "no PROXY protocol: it starts connections";
+        report("proxy_protocol", expected, "one".to_owned());
+    }
 }
 
 /// Checks limits of connections and heads, which must not be 0: no request would pass.

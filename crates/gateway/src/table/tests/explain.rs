@@ -102,6 +102,7 @@ fn passing() -> Table<()> {
             hostnames: route.hostnames,
             backends: to.iter().map(|name| WeightedBackend::new(*name)).collect(),
             idle: Some(std::time::Duration::from_secs(60)),
+            datagrams: Default::default(),
         })
     };
     let of = |name: &str, port, hosts: &[&str], protocol| {

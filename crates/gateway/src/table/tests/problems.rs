@@ -144,6 +144,7 @@ fn a_stream_whose_name_another_has_keeps_its_connections() {
             hostnames: vec![crate::model::Hostname::parse(host).unwrap()],
             backends: vec![crate::model::WeightedBackend::new("up")],
             idle: None,
+            datagrams: Default::default(),
         })
     };
     let mut config = config([]);
@@ -291,19 +292,32 @@ fn headers_that_frame_messages_are_not_changed() {
 }
 
 #[test]
-fn datagrams_are_reported_and_left_out() {
+fn datagrams_have_no_hosts_and_ports_of_their_own() {
     let mut config = config([]);
-    let mut listener = listener("dns", 53, &[]);
-    listener.protocol = Protocol::Udp;
-    config.listeners = vec![Arc::new(listener)];
+    let udp = |name: &str, hosts: &[&str]| {
+        let mut listener = listener(name, 53, hosts);
+        listener.protocol = Protocol::Udp;
+        Arc::new(listener)
+    };
+    let mut tcp = listener("tcp", 53, &[]);
+    tcp.protocol = Protocol::Tcp;
+    config.listeners = vec![
+        udp("dns", &[]),
+        udp("hosts", &["dns.example"]),
+        udp("again", &[]),
+        Arc::new(tcp),
+    ];
     let table = told(
         config,
         &[
-            "listener `dns`: protocol: expected a connection protocol: UDP is not supported yet, found Udp; it is \
-             ignored",
+            "listener `hosts`: hostnames: expected no hosts: datagrams have no host to select by, found \
+             `dns.example`; it is ignored",
+            "listener `again`: protocol: expected distinguishable protocols: either HTTP, by host, or TLS, by SNI, \
+             found Udp, as at listener `dns` of the same address; it is ignored",
         ],
     );
-    assert_eq!(table.addresses().iter().count(), 0);
+    let kinds = table.addresses().iter().map(|(.., is_datagram)| is_datagram);
+    assert_eq!(kinds.collect::<Vec<_>>(), [true, false]);
 }
 
 #[test]
@@ -316,6 +330,7 @@ fn streams_go_by_sni() {
             hostnames: route.hostnames,
             backends: Vec::new(),
             idle: None,
+            datagrams: Default::default(),
         })
     };
     let mut config = config([]);

@@ -136,6 +136,7 @@ fn streams(calm: bool) -> Vec<Arc<StreamRoute>> {
                 .collect(),
             backends: vec![WeightedBackend::new(to)],
             idle: Some(Duration::from_secs(if calm { 600 } else { 2 })),
+            datagrams: Default::default(),
         })
     };
     vec![

@@ -103,7 +103,9 @@ macro_rules! conformance_cases {
             connect::{connects_and_carries_both_ways, refused_connection_fails,
                 cancel_ends_connecting, shutdown_both_ends_connecting, failed_connect_leaves_a_socket_to_close}
             datagram::{datagrams_keep_bounds_and_sender, cancel_ends_receiving_datagrams,
-                many_datagrams_in_flight, a_datagram_socket_with_a_peer_hears_nobody_else}
+                many_datagrams_in_flight, a_datagram_socket_with_a_peer_hears_nobody_else,
+                an_icmp_error_ends_receiving, a_wildcard_socket_replies_from_the_address_of_its_client,
+                segments_are_datagrams_of_their_own, joined_datagrams_keep_their_bounds}
             submit::{what_is_submitted_leaves_before_the_next_wait, submit_does_not_move_the_clocks,
                 submit_between_completions_keeps_each_of_them,
                 a_stalled_send_keeps_its_pieces_while_others_are_submitted}

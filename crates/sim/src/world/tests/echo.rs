@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_engine::backend::{Backend, Completion, Op, RecvEnd, Slot, Socket, Time};
+use ringmain_engine::backend::{
+    Backend, Completion, DatagramOptions, Op, OutgoingDatagram, RecvEnd, Slot, Socket, Time,
+};
 
 use super::super::{Sim, World};
 
@@ -118,7 +120,7 @@ impl Echo {
         }
         if self.datagram.is_none() {
             let local = SocketAddr::from(([0, 0, 0, 0], DATAGRAM_PORT));
-            self.datagram = self.backend.open_datagram(local).ok();
+            self.datagram = self.backend.open_datagram(local, DatagramOptions::default()).ok();
         }
         if let Some(socket) = self.datagram
             && !self.receiving_datagrams
@@ -242,7 +244,8 @@ impl Echo {
                 self.backend.give_back(data);
                 if let (Some(socket), Some(from), false) = (self.datagram, from, self.stopping) {
                     self.datagram_sends += 1;
-                    self.backend.send_to(fixed(DATAGRAM), socket, from, &bytes);
+                    let reply = OutgoingDatagram::new(from, &bytes);
+                    self.backend.send_to(fixed(DATAGRAM), socket, &reply);
                 }
             }
             Completion::DatagramsEnded { .. } => self.receiving_datagrams = false,

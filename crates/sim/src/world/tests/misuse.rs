@@ -4,7 +4,7 @@ use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringmain_engine::Addr;
-use ringmain_engine::backend::{Backend, Completion, Lent, Op, Slot, Socket};
+use ringmain_engine::backend::{Backend, Completion, DatagramOptions, Lent, Op, Slot, Socket};
 
 use super::super::{Fault, Peer, Plan, Sim, World};
 use super::single;
@@ -129,7 +129,9 @@ fn close_and_what_comes_after() {
     });
     check("a Datagram", |_, backend, _, _| {
         let local = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-        let socket = backend.open_datagram(local).expect("there is room");
+        let socket = backend
+            .open_datagram(local, DatagramOptions::default())
+            .expect("there is room");
         backend.recv(SLOT, socket, false);
     });
 }

@@ -1,0 +1,49 @@
+//! Listeners of UDP, and the sessions of their streams.
+
+use std::time::Duration;
+
+use super::errors::check_errors;
+use super::{all_errors_of, valid_config};
+
+#[test]
+fn udp_has_no_hosts_and_no_connections() {
+    let check = |listener: &str, expected: &str| {
+        let text = format!(
+            "listeners: {{dns: {{address: ':53', protocol: udp{listener}}}}}\nstreams: {{dns: {{to: http://127.0.0.1:1}}}}\n"
+        );
+        let errors = all_errors_of(&text);
+        assert!(
+            errors.iter().any(|error| error.contains(expected)),
+            "expected {expected}, found {errors:?}"
+        );
+    };
+    check(
+        ", hosts: dns.example",
+        "no hosts: datagrams have no host to select by",
+    );
+    check(
+        ", proxy_protocol: {from: 10.0.0.0/8}",
+        "no PROXY protocol: it starts connections",
+    );
+    check_errors(
+        "listeners: {dns: {address: ':53', protocol: udp}}\nstreams: {dns: {to: http://127.0.0.1:1, responses: 0}}\n",
+        &["2:52: expected a whole number from 1 to 4294967295, found `0`"],
+    );
+}
+
+#[test]
+fn udp_sessions_have_their_own_idle_time() {
+    let of = |keys: &str| {
+        let text = format!(
+            "listeners: {{dns: {{address: ':53', protocol: udp}}}}\nstreams: {{dns: {{to: http://127.0.0.1:1{keys}}}}}\n"
+        );
+        let config = valid_config(&text);
+        let stream = &config.streams[0];
+        (stream.idle, stream.datagrams.idle, stream.datagrams.responses)
+    };
+    let seconds = |seconds| Some(Duration::from_secs(seconds));
+    assert_eq!(of(""), (seconds(3600), seconds(60), None));
+    assert_eq!(of(", responses: 1"), (seconds(3600), seconds(5), Some(1)));
+    assert_eq!(of(", responses: 1, idle: 2s"), (seconds(2), seconds(2), Some(1)));
+    assert_eq!(of(", idle: off"), (None, None, None));
+}
