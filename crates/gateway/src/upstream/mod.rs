@@ -57,6 +57,8 @@ pub(crate) struct UpstreamState {
     retiring_session: AtomicBool,
     /// The upstream is no longer configured.
     removed: AtomicBool,
+    /// The number of the last staged configuration that lists the upstream.
+    listed_in: AtomicU64,
     pub(crate) wait_queue: WaitQueue,
     /// Slots of the pool that are held by clients.
     slot_shares: ClientShares,
@@ -153,6 +155,7 @@ impl UpstreamState {
             requests: CacheLine::default(),
             retiring_session: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            listed_in: AtomicU64::new(0),
             wait_queue: WaitQueue::default(),
             slot_shares: ClientShares::default(),
             queue_shares: ClientShares::default(),
@@ -170,6 +173,16 @@ impl UpstreamState {
         self.generation.0.fetch_add(1, Ordering::Release);
         drop(current_snapshot);
         drop(previous);
+    }
+
+    /// Marks the upstream as listed in a staged configuration. Returns `false` if it is already.
+    fn list_in(&self, staging: u64) -> bool {
+        self.listed_in.swap(staging, Ordering::Relaxed) != staging
+    }
+
+    /// Returns whether this configuration is the last one that lists the upstream.
+    fn is_listed_in(&self, staging: u64) -> bool {
+        self.listed_in.load(Ordering::Relaxed) == staging
     }
 
     /// Marks the upstream as removed: workers close its connections when they follow the configuration.
