@@ -31,6 +31,7 @@ mod source;
 ))]
 mod sources;
 mod traffic;
+mod zones;
 
 use std::io;
 use std::path::Path;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::health::{CheckError, CheckVerdict, ConnectFailure, EjectionReason};
-use crate::model::{Addr, Name};
+use crate::model::{Addr, Distance, Name};
 pub use crate::upstream::circuit_breaker::UpstreamLimit;
 use crate::upstream::{MirrorOutcome, UpstreamEndpoint, UpstreamState};
 
@@ -31,6 +31,8 @@ pub struct UpstreamStatus {
     pub retries_refused: u64,
     /// Mirrored requests to the upstream, in the order of [`MirrorOutcome::ALL`].
     pub mirrors: [u64; MirrorOutcome::ALL.len()],
+    /// Attempts by distance of the endpoint, in the order of [`Distance::ALL`]. `None`: the upstream does not prefer near endpoints.
+    pub distances: Option<[u64; Distance::ALL.len()]>,
     /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
     pub faults: Vec<(Fault, u64)>,
     /// The current endpoints.
@@ -110,6 +112,7 @@ impl UpstreamStatus {
             retries: state.counters.0.granted_retries(),
             retries_refused: state.counters.0.refused_retries(),
             mirrors: state.counters.0.mirror_counts(),
+            distances: current.config.zones.map(|_| state.counters.0.distance_counts()),
             faults: state.counters.0.fault_counts(),
             endpoints: current
                 .endpoints

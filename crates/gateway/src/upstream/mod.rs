@@ -16,6 +16,7 @@ pub(crate) mod retry_budget;
 mod selection;
 pub(crate) mod transport;
 pub(crate) mod wait_queue;
+mod zones;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,13 +31,13 @@ use self::connection_budget::ConnectionBudget;
 pub use self::counters::MirrorOutcome;
 use self::counters::UpstreamCounters;
 use self::retry_budget::RetryBudgetState;
-pub(crate) use self::selection::{AffinityHint, Balancer};
+pub(crate) use self::selection::{AffinityHint, BalancedEndpoint, Balancer};
 use self::transport::Transport;
 use self::wait_queue::WaitQueue;
 use crate::balance::Ewma;
 use crate::fault::{Fault, Violation};
 use crate::health::EndpointHealth;
-use crate::model::{Name, Upstream};
+use crate::model::{Distance, Name, Upstream};
 
 /// An upstream as all workers share it.
 #[derive(Debug)]
@@ -115,6 +116,7 @@ pub(crate) struct UpstreamEndpoint {
     /// The name that clients receive for affinity.
     pub(crate) token: u64,
     pub(crate) weight: u32,
+    pub(crate) distance: Distance,
     /// The endpoint is draining: it finishes its requests and receives new ones only if no other is available.
     pub(crate) draining: bool,
     pub(crate) state: Arc<EndpointState>,

@@ -23,7 +23,8 @@ use ringmain_tls::ConnectHandle;
 use ringmain_wire::proxy::Addresses;
 
 pub(crate) use self::connection::UpstreamConn;
-use self::endpoints::{build_endpoints, has_same_connections};
+pub(super) use self::endpoints::build_endpoints;
+use self::endpoints::has_same_connections;
 use super::circuit_breaker::{RetryPermit, UpstreamLimit};
 use super::connect::ConnectError;
 use super::h2::{H2Pool, H2Stream, SessionList};

@@ -11,7 +11,7 @@ use ringmain_tls::PeerName;
 use super::connection_budget::ConnectionBudget;
 use super::selection;
 use super::transport::Transport;
-use super::{Balancer, EndpointState, UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
+use super::{BalancedEndpoint, Balancer, EndpointState, UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
 use crate::fault::Fault;
 use crate::model::{self, Config, EndpointLocation, Hostname, Name, Upstream};
 use crate::rate::counters::LimitCounters;
@@ -55,6 +55,8 @@ enum LookupState {
 #[derive(Default)]
 struct EndpointListBuilder {
     endpoints: Vec<(UpstreamEndpoint, Option<Hostname>)>,
+    /// The same endpoints.
+    balanced: Vec<BalancedEndpoint>,
     addresses: BTreeSet<Addr>,
     absence: Option<Fault>,
     is_pending: bool,
@@ -72,9 +74,16 @@ impl EndpointListBuilder {
             tls_name: None,
             token: 0,
             weight: config.weight,
+            distance: config.distance,
             draining: config.draining,
             state: Arc::default(),
         };
+        self.balanced.push(BalancedEndpoint {
+            name: endpoint.addr.to_string(),
+            weight: config.weight,
+            distance: config.distance,
+            zone: config.zone.clone(),
+        });
         self.endpoints.push((endpoint, host.cloned()));
     }
 }
@@ -388,13 +397,10 @@ impl UpstreamRegistry {
                 })
             })
             .collect();
-        let named = endpoints
-            .iter()
-            .map(|endpoint| (endpoint.addr.to_string(), endpoint.weight));
         UpstreamSnapshot {
             config: Arc::clone(config),
             transport,
-            balancer: Balancer::new(config, &named.collect::<Vec<_>>()),
+            balancer: Balancer::new(config, &draft.balanced),
             is_resolving: draft.is_pending && endpoints.is_empty(),
             fault_without_endpoints: if draft.is_pending {
                 Fault::DnsFailed

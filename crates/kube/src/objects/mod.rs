@@ -26,8 +26,8 @@ use serde_json::Value;
 use crate::limits;
 
 pub use cluster::{
-    ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, Namespace,
-    Secret, SecretData, Service, ServicePort, ServiceSpec,
+    ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointHints, EndpointPort,
+    EndpointSlice, NameHint, Namespace, Secret, SecretData, Service, ServicePort, ServiceSpec,
 };
 pub use external_auth::{ExternalAuth, ForwardBody, GrpcAuth, HttpAuth};
 pub use gateway::{

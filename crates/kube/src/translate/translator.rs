@@ -148,7 +148,8 @@ impl Translator {
                 let Some(known) = self.upstreams.get_mut(&name) else {
                     continue;
                 };
-                let found = endpoints(store, service, &known.port);
+                let location = &self.settings.location;
+                let found = endpoints(store, service, &known.port, location, known.distribution);
                 if known.upstream.endpoints != found {
                     Arc::make_mut(&mut known.upstream).endpoints.clone_from(&found);
                     changed.push((name, found));
@@ -198,6 +199,7 @@ impl Translator {
     ) -> Translation {
         let mut context = Context {
             store,
+            location: self.settings.location.clone(),
             policies: policy::PolicyIndex::new(store),
             traffic: traffic::TrafficIndex::new(store),
             upstreams: std::mem::take(&mut self.upstreams),
