@@ -23,7 +23,7 @@ pub(in crate::config) struct UpstreamSection {
     pub(in crate::config) proxy_protocol: Field<ProxyProtocolVersion>,
     /// The load balancing policy. Default: `least_request`.
     pub(in crate::config) balance: Field<Balance>,
-    /// Prefers endpoints of the zone of this process, which needs the top-level key `zone`. Default: none, zones do not matter.
+    /// Prefers endpoints of the zone of this process, which needs the top-level key `zone`. Default: none.
     pub(in crate::config) zones: Field<ZonePreference>,
     /// The limits of connections and requests.
     pub(in crate::config) pool: Field<PoolSection>,

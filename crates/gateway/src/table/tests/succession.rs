@@ -34,7 +34,7 @@ fn forward(random: &mut fastrand::Rng) -> Route {
         ..rule(&[["/", "/a", "=/b"][random.usize(..3)]])
     }];
     if random.bool() {
-        found.listeners = vec![(*name("web", random)).into()];
+        found.listeners = vec![name("web", random).into()];
     }
     found
 }
