@@ -17,6 +17,8 @@ use ringmain_kube::api::Api;
 #[cfg(feature = "kubernetes")]
 use ringmain_kube::live::{self, DataPlane, Health};
 #[cfg(feature = "kubernetes")]
+use ringmain_kube::translate::Location;
+#[cfg(feature = "kubernetes")]
 use ringmain_sys::clock;
 use tokio::sync::watch;
 
@@ -57,6 +59,10 @@ impl Cluster {
             controller: Arc::clone(&settings.controller),
             pool: settings.pool,
             identity: replica_identity(),
+            location: Location {
+                node: std::env::var("NODE_NAME").ok().map(Into::into),
+                zone: settings.zone.clone(),
+            },
         };
         let runtime = crate::nats::runtime()?;
         let shared_health = Arc::clone(&health);

@@ -15,6 +15,7 @@ use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
 use ringmain_gateway::health::CheckVerdict;
+use ringmain_gateway::model::Distance;
 use ringmain_gateway::stats::upstreams::CounterState;
 use ringmain_gateway::stats::{ConnectionEnd, DatagramDrop, DatagramReport, SessionEnd};
 use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
@@ -399,6 +400,7 @@ fn write_upstreams(page: &mut MetricsPage, inner: &AdminContext) {
             page.sample(name, &[("upstream", &upstream.name), ("cap", cap.label())], count);
         }
     }
+    write_distances(page, &upstreams);
     write_retries(page, &upstreams);
     write_upstream_faults(page, &upstreams);
     endpoints::write_endpoints(page, &upstreams);
@@ -468,6 +470,21 @@ fn write_counters(page: &mut MetricsPage, inner: &AdminContext) {
     for counter in &counters {
         if let CounterState::RateLimitKeys { forgotten: count, .. } = counter.state {
             page.sample(forgotten, &[("name", &counter.name)], count);
+        }
+    }
+}
+
+/// Writes the attempts by distance of upstreams that prefer near endpoints.
+fn write_distances(page: &mut MetricsPage, upstreams: &[UpstreamStatus]) {
+    let name = "ringmain_upstream_attempts_by_distance_total";
+    let help = "Attempts at endpoints of the same node, of the same zone, and elsewhere.";
+    page.metric(name, "counter", help);
+    for upstream in upstreams {
+        let counts = Distance::ALL.into_iter().zip(upstream.distances.iter().flatten());
+        // Thousands of upstreams of a cluster may have no near endpoint, and no requests.
+        for (distance, count) in counts.filter(|(_, count)| **count > 0) {
+            let labels = [("upstream", &*upstream.name), ("distance", distance.label())];
+            page.sample(name, &labels, *count);
         }
     }
 }

@@ -67,6 +67,8 @@ pub struct KubernetesSource {
     pub controller: Arc<str>,
     /// The range that each Gateway has an address of.
     pub pool: Network,
+    /// The zone of this process. `None`: that of its Node, if it may be read.
+    pub zone: Option<Arc<str>>,
 }
 
 /// A configuration file, read.

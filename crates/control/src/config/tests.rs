@@ -33,6 +33,7 @@ mod source;
 mod sources;
 mod traffic;
 mod udp;
+mod zones;
 
 use std::io;
 use std::path::Path;

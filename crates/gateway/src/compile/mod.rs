@@ -9,7 +9,6 @@
 
 pub(crate) mod plan;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,6 @@ pub(crate) struct StagedConfig {
     pub(crate) table: Arc<Table<Plan>>,
     /// All problems except those of listeners' TLS.
     pub(crate) problems: Vec<Problem>,
-    names: BTreeSet<Name>,
     previous_policies: policy::PolicySnapshot,
 }
 
@@ -56,13 +54,7 @@ impl Registries {
     ) -> StagedConfig {
         let Registries { upstreams, policies } = self;
         let before = policies.before();
-        let mut names = BTreeSet::new();
-        for upstream in &config.upstreams {
-            // Of two upstreams with one name the first counts.
-            if names.insert(upstream.name.clone()) {
-                upstreams.stage(upstream, &config, now);
-            }
-        }
+        upstreams.stage(&config, now);
         let mut push_problems = Vec::new();
         // Without a `push` key, push remains as it was.
         if let Some(push) = &config.push {
@@ -89,7 +81,6 @@ impl Registries {
         StagedConfig {
             table: Arc::new(table),
             problems,
-            names,
             previous_policies: before,
         }
     }
@@ -103,11 +94,10 @@ impl Registries {
         let StagedConfig {
             table,
             problems,
-            names,
             previous_policies: before,
         } = staged;
         drop(before);
-        self.upstreams.commit(|name| names.contains(name));
+        self.upstreams.commit();
         let room = table.config().limits.upstream_connections;
         self.upstreams.connection_budget().set_limit(room);
         for route in table.routes() {

@@ -406,7 +406,7 @@ impl Gateway {
     pub(crate) fn health_check_targets(&self) -> BTreeMap<(Name, String), HealthTarget> {
         let state = self.lock_state();
         let mut targets = BTreeMap::new();
-        for shared in state.registries.upstreams.iter() {
+        for shared in state.registries.upstreams.special() {
             let current = shared.snapshot();
             let Some(health) = &current.config.health.active else {
                 continue;

@@ -120,8 +120,9 @@ pub use tls::{
     TlsVersion, Trust, UpstreamTls,
 };
 pub use upstream::{
-    ActiveHealth, Balance, Endpoint, EndpointLocation, HashKey, Health, HealthCheck, OutlierDetection, Pool,
-    ProxyProtocolVersion, RetryBudget, SlowStart, Upstream, UpstreamProtocol,
+    ActiveHealth, Balance, Distance, Endpoint, EndpointLocation, HashKey, Health, HealthCheck,
+    OutlierDetection, Pool, ProxyProtocolVersion, RetryBudget, SlowStart, Upstream, UpstreamProtocol,
+    ZonePreference,
 };
 
 /// The complete configuration of a gateway.

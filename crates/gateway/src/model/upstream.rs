@@ -24,6 +24,8 @@ pub struct Upstream {
     pub proxy_protocol: Option<ProxyProtocolVersion>,
     /// The load-balancing algorithm.
     pub balance: Balance,
+    /// Prefers near endpoints ([`Endpoint::distance`]) to those that are farther away. Default: `None`, distances do not matter.
+    pub zones: Option<ZonePreference>,
     /// Limits of connections and requests.
     pub pool: Pool,
     /// Time limit for connecting, TLS included. Then the endpoint has failed (503). Default: [`limits::CONNECT_TIMEOUT`].
@@ -47,6 +49,7 @@ impl Upstream {
             tls: None,
             proxy_protocol: None,
             balance: Balance::default(),
+            zones: None,
             pool: Pool::default(),
             connect_timeout: limits::CONNECT_TIMEOUT,
             slow_start: None,
@@ -76,8 +79,10 @@ pub struct Endpoint {
     /// Its weight among the endpoints, at most [`limits::WEIGHT`]; 0: it gets no requests. Applies to each address of a hostname. Default:
     /// 1.
     pub weight: u32,
-    /// Its zone, for zone-aware balancing. Default: `None`.
+    /// Its zone, by which [`ZonePreference::Balance`] counts zones. Default: `None`.
     pub zone: Option<Arc<str>>,
+    /// Its distance from this process, which the source of the configuration knows. Default: [`Distance::Elsewhere`].
+    pub distance: Distance,
     /// Drains it: it finishes its requests and gets no new ones, unless all others are unavailable. Default: `false`.
     pub draining: bool,
 }
@@ -90,9 +95,48 @@ impl Endpoint {
             address: at,
             weight: 1,
             zone: None,
+            distance: Distance::default(),
             draining: false,
         }
     }
+}
+
+/// The distance of an endpoint from this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Distance {
+    /// The same node.
+    Node,
+    /// The same zone.
+    Zone,
+    /// Another zone, or an unknown one.
+    #[default]
+    Elsewhere,
+}
+
+impl Distance {
+    /// Every value, the nearest first.
+    pub const ALL: [Distance; 3] = [Distance::Node, Distance::Zone, Distance::Elsewhere];
+
+    /// Returns the name for metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Distance::Node => "node",
+            Distance::Zone => "zone",
+            Distance::Elsewhere => "elsewhere",
+        }
+    }
+}
+
+/// The preference of near endpoints. With either, requests go to farther endpoints in the measure in which nearer ones are unhealthy: the
+/// healthy part of a distance carries [`limits::ZONE_LOAD_PERCENT`] of its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZonePreference {
+    /// Near endpoints get every request that they can carry.
+    Prefer,
+    /// Near endpoints get no more requests than their part of all endpoints can carry, if each zone sends as many requests as another. So
+    /// zones with few endpoints are not overloaded.
+    Balance,
 }
 
 /// The address of an endpoint.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::health::{CheckError, CheckVerdict, ConnectFailure, EjectionReason};
-use crate::model::{Addr, Name};
+use crate::model::{Addr, Distance, Name};
 pub use crate::upstream::circuit_breaker::UpstreamLimit;
 use crate::upstream::{MirrorOutcome, UpstreamEndpoint, UpstreamState};
 
@@ -37,6 +37,8 @@ pub struct UpstreamStatus {
     /// Responses of the upstream by the first digit of their status from 1, retried ones included, those to mirrored requests not. A
     /// tunnel counts as 1xx.
     pub responses: [u64; 5],
+    /// Attempts by distance of the endpoint, in the order of [`Distance::ALL`]. `None`: the upstream does not prefer near endpoints.
+    pub distances: Option<[u64; Distance::ALL.len()]>,
     /// Failed attempts by fault, since the name is configured; faults that have not occurred are left out.
     pub faults: Vec<(Fault, u64)>,
     /// The current endpoints.
@@ -123,6 +125,7 @@ impl UpstreamStatus {
             mirrors: state.counters.0.mirror_counts(),
             attempts,
             responses,
+            distances: current.config.zones.map(|_| state.counters.0.distance_counts()),
             faults: state.counters.0.fault_counts(),
             no_endpoint: is_empty.then_some(current.fault_without_endpoints),
             endpoints: current

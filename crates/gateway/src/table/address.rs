@@ -1,7 +1,9 @@
 //! Listening addresses, and the selection of the listener for a connection or a request. Knows no routes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::host_map::ByHost;
 use crate::model::{Addr, Hostname, Listener};
 
 /// The index of an address in `Addresses`.
@@ -23,34 +25,71 @@ struct SharedAddress {
     /// The address is for datagrams, which have a port space of their own.
     datagrams: bool,
     listeners: Vec<(ListenerId, Arc<Listener>)>,
-    /// Hosts of listeners that cannot be served: no other listener receives their requests.
+    /// The listener of each host. `None`: the host is of a listener that cannot be served: no other listener receives its requests.
+    by_host: ByHost<Option<ListenerId>>,
+}
+
+/// A shared address while listeners are added.
+struct AddressBuilder {
+    address: Addr,
+    datagrams: bool,
+    listeners: Vec<(ListenerId, Arc<Listener>)>,
     refused: Vec<Hostname>,
+}
+
+impl AddressBuilder {
+    fn build(self) -> SharedAddress {
+        let mut named: BTreeMap<&Hostname, Option<ListenerId>> = BTreeMap::new();
+        let mut any = None;
+        // The first of equals; listeners of one address are never equal.
+        for (id, listener) in &self.listeners {
+            if listener.hostnames.is_empty() {
+                any.get_or_insert(Some(*id));
+            }
+            for host in &listener.hostnames {
+                named.entry(host).or_insert(Some(*id));
+            }
+        }
+        for host in &self.refused {
+            named.entry(host).or_insert(None);
+        }
+        let named = named.into_iter().map(|(host, id)| (host.clone(), id));
+        SharedAddress {
+            by_host: ByHost::new(named.collect(), any),
+            address: self.address,
+            datagrams: self.datagrams,
+            listeners: self.listeners,
+        }
+    }
 }
 
 impl AddressTable {
     /// Groups listeners by address. `left_out` are listeners that cannot be served. Each port 0 is an address of its own.
     pub(super) fn new(listeners: &[&Arc<Listener>], left_out: &[&Arc<Listener>]) -> AddressTable {
-        let mut addresses: Vec<SharedAddress> = Vec::new();
+        let mut addresses: Vec<AddressBuilder> = Vec::new();
+        let mut numbers: BTreeMap<(&Addr, bool), usize> = BTreeMap::new();
         for (id, listener) in (0..).map(ListenerId).zip(listeners) {
             let datagrams = listener.protocol == crate::model::Protocol::Udp;
             for address in &listener.addresses {
                 let any = matches!(address, Addr::Inet(address) if address.port() == 0);
-                let has_address = |shared: &&mut SharedAddress| {
-                    shared.address == *address && shared.datagrams == datagrams && !any
-                };
-                match addresses.iter_mut().find(has_address) {
-                    Some(shared) => shared.listeners.push((id, Arc::clone(listener))),
-                    None => addresses.push(SharedAddress {
-                        address: address.clone(),
-                        datagrams,
-                        listeners: vec![(id, Arc::clone(listener))],
-                        refused: Vec::new(),
-                    }),
+                let known = numbers.get(&(address, datagrams)).filter(|_| !any);
+                if let Some(known) = known {
+                    addresses[*known].listeners.push((id, Arc::clone(listener)));
+                    continue;
                 }
+                if !any {
+                    numbers.insert((address, datagrams), addresses.len());
+                }
+                addresses.push(AddressBuilder {
+                    address: address.clone(),
+                    datagrams,
+                    listeners: vec![(id, Arc::clone(listener))],
+                    refused: Vec::new(),
+                });
             }
         }
         for listener in left_out {
-            let is_compatible = |shared: &&mut SharedAddress| {
+            let is_compatible = |shared: &&mut AddressBuilder| {
                 let (_, served) = &shared.listeners[0];
                 let is_same_kind = listener.protocol.has_sni() == served.protocol.has_sni();
                 is_same_kind && !shared.datagrams && listener.addresses.contains(&shared.address)
@@ -59,7 +98,7 @@ impl AddressTable {
                 shared.refused.extend_from_slice(&listener.hostnames);
             }
         }
-        AddressTable(addresses.into())
+        AddressTable(addresses.into_iter().map(AddressBuilder::build).collect())
     }
 
     /// Returns every address, and whether it is for datagrams.
@@ -89,17 +128,10 @@ impl AddressTable {
     /// `id` is of another table and beyond this one's addresses.
     #[must_use]
     pub fn select_listener(&self, id: AddressId, host: &str) -> Option<ListenerId> {
-        let SharedAddress {
-            listeners, refused, ..
-        } = &self.0[id.0 as usize];
-        let ranked = listeners
-            .iter()
-            .filter_map(|(id, listener)| Some((host_specificity(&listener.hostnames, host)?, *id)));
-        // The first of equals; listeners of one address are never equal.
-        let (best, id) = ranked.max_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)))?;
-        let is_refused =
-            !refused.is_empty() && host_specificity(refused, host).is_some_and(|rank| rank > best);
-        (!is_refused).then_some(id)
+        self.0[id.0 as usize]
+            .by_host
+            .find_first(host, |id| Some(*id))
+            .flatten()
     }
 }
 

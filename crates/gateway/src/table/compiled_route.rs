@@ -44,6 +44,11 @@ impl<P> CompiledRoute<P> {
         self.plans[rule].as_ref().map_err(|reason| &**reason)
     }
 
+    /// Returns whether every rule has a plan and every upstream exists.
+    pub(super) fn is_clean(&self) -> bool {
+        self.missing.is_empty() && self.plans.iter().all(Result::is_ok)
+    }
+
     /// Returns whether compiling `route` would give the same result. Errors are never current: they are retried and reported again.
     pub(super) fn is_current(&self, route: &Arc<Route>, missing: &[Name]) -> bool {
         (Arc::ptr_eq(&self.route, route) || self.route == *route)

@@ -11,7 +11,7 @@ use crate::model::{Hostname, Listener, Name, StreamRoute};
 
 /// Values by host.
 #[derive(Debug)]
-struct ByHost<T> {
+pub(super) struct ByHost<T> {
     /// Exact hosts and wildcards.
     named: NameIndex<Hostname, T>,
     wildcards: bool,
@@ -20,7 +20,7 @@ struct ByHost<T> {
 }
 
 impl<T> ByHost<T> {
-    fn new(named: Vec<(Hostname, T)>, any: Option<T>) -> ByHost<T> {
+    pub(super) fn new(named: Vec<(Hostname, T)>, any: Option<T>) -> ByHost<T> {
         ByHost {
             wildcards: named.iter().any(|(host, _)| host.wildcard_suffix().is_some()),
             named: NameIndex::new(named.into()),
@@ -29,7 +29,11 @@ impl<T> ByHost<T> {
     }
 
     /// Calls `found` with the values for `host`, the most specific first, until it returns a result.
-    fn find_first<'t, R>(&'t self, host: &str, mut found: impl FnMut(&'t T) -> Option<R>) -> Option<R> {
+    pub(super) fn find_first<'t, R>(
+        &'t self,
+        host: &str,
+        mut found: impl FnMut(&'t T) -> Option<R>,
+    ) -> Option<R> {
         if !host.starts_with('.')
             && let Some(result) = self.named.find(host).and_then(&mut found)
         {
@@ -85,8 +89,48 @@ impl StreamMap {
 pub(super) struct HostMapBuilder<'b, P> {
     routes: &'b [Arc<CompiledRoute<P>>],
     streams: &'b [Arc<StreamRoute>],
+    routes_of: AttachedNumbers<'b>,
+    streams_of: AttachedNumbers<'b>,
     hosts: BTreeMap<Vec<u32>, Arc<HostMap<P>>>,
     none: Arc<HostMap<P>>,
+    no_streams: Arc<StreamMap>,
+}
+
+/// Routes by number: of each listener that they name, and those that name none, which are for every listener.
+struct AttachedNumbers<'b> {
+    by_listener: BTreeMap<&'b str, Vec<u32>>,
+    everywhere: Vec<u32>,
+}
+
+impl<'b> AttachedNumbers<'b> {
+    fn new(listeners: impl Iterator<Item = &'b [Name]>) -> AttachedNumbers<'b> {
+        let mut attached = AttachedNumbers {
+            by_listener: BTreeMap::new(),
+            everywhere: Vec::new(),
+        };
+        for (number, names) in (0..).zip(listeners) {
+            if names.is_empty() {
+                attached.everywhere.push(number);
+            }
+            for name in names {
+                let numbers = attached.by_listener.entry(&**name).or_default();
+                // A route may name a listener twice.
+                if numbers.last() != Some(&number) {
+                    numbers.push(number);
+                }
+            }
+        }
+        attached
+    }
+
+    /// Returns the routes of a listener, in their order.
+    fn of(&self, listener: &str) -> Vec<u32> {
+        let named = self.by_listener.get(listener).map_or(&[][..], Vec::as_slice);
+        let mut numbers = [named, &self.everywhere].concat();
+        // Both are sorted, and none is in both.
+        numbers.sort();
+        numbers
+    }
 }
 
 impl<'b, P> HostMapBuilder<'b, P> {
@@ -97,8 +141,11 @@ impl<'b, P> HostMapBuilder<'b, P> {
         HostMapBuilder {
             routes,
             streams,
+            routes_of: AttachedNumbers::new(routes.iter().map(|route| &*route.route().listeners)),
+            streams_of: AttachedNumbers::new(streams.iter().map(|stream| &*stream.listeners)),
             hosts: BTreeMap::new(),
             none: Arc::new(HostMap(ByHost::new(Vec::new(), None))),
+            no_streams: Arc::new(StreamMap(ByHost::new(Vec::new(), None))),
         }
     }
 
@@ -108,16 +155,13 @@ impl<'b, P> HostMapBuilder<'b, P> {
         listener: &Listener,
         last: Option<&HostMap<P>>,
     ) -> (Arc<HostMap<P>>, Arc<StreamMap>) {
-        let is_listed = |listeners: &[Name]| listeners.is_empty() || listeners.contains(&listener.name);
         if !listener.protocol.is_http() {
-            let streams = self.streams.iter().filter(|stream| is_listed(&stream.listeners));
+            let streams = self.streams_of.of(&listener.name).into_iter();
+            let streams = streams.map(|number| &self.streams[number as usize]);
             return (Arc::clone(&self.none), Arc::new(map_streams(streams)));
         }
-        let routes = (0..)
-            .zip(self.routes)
-            .filter(|(_, route)| is_listed(&route.route().listeners));
-        let routes: Vec<u32> = routes.map(|(number, _)| number).collect();
-        let none = Arc::new(StreamMap(ByHost::new(Vec::new(), None)));
+        let routes = self.routes_of.of(&listener.name);
+        let none = Arc::clone(&self.no_streams);
         if let Some(hosts) = self.hosts.get(&routes) {
             return (Arc::clone(hosts), none);
         }

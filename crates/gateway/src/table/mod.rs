@@ -56,7 +56,7 @@ use address::AddressTable;
 pub(crate) use address::host_specificity;
 pub use address::{AddressId, ListenerId};
 pub(crate) use check::unresolved_parts;
-use check::{CheckedConfig, CheckedRoute};
+use check::{CheckedConfig, CheckedRoute, CleanParts};
 pub use compiled_route::{CompiledRoute, Matched};
 pub use describe::describe_steps;
 pub use explain::{Explanation, RejectedMatch, RejectionReason, SelectedRule};
@@ -82,6 +82,7 @@ pub struct Table<P> {
     addresses: AddressTable,
     routes: NameIndex<Name, Arc<CompiledRoute<P>>>,
     problems: Box<[Problem]>,
+    clean: CleanParts,
 }
 
 /// A listener with its routes.
@@ -107,14 +108,25 @@ impl<P> Table<P> {
         stale: &dyn Fn(&Route) -> bool,
         plan: Planner<'_, P>,
     ) -> Table<P> {
-        let mut checked = CheckedConfig::new(&config);
+        let mut checked = CheckedConfig::new(&config, last.map(|last| &last.clean));
         let mut compiled = Vec::with_capacity(checked.routes.len());
+        let mut clean_routes = Vec::with_capacity(checked.routes.len());
         let mut shared_routes = BTreeMap::new();
-        for listed in std::mem::take(&mut checked.routes) {
+        for (number, listed) in (0..).zip(std::mem::take(&mut checked.routes)) {
             let route = listed.route;
+            let unchanged = checked.unchanged(&listed).filter(|_| !stale(route));
+            if let Some((last, at)) = last.zip(unchanged) {
+                clean_routes.push((Arc::as_ptr(route).addr(), number));
+                compiled.push(Arc::clone(last.routes.at(at)));
+                continue;
+            }
             let last = last.and_then(|last| last.routes.find(&route.name));
             let last = last.filter(|_| !stale(route));
+            let problems = checked.problems.0.len();
             let shared = compile_route(listed, last, &mut checked, plan);
+            if listed.rejection.is_none() && checked.problems.0.len() == problems && shared.is_clean() {
+                clean_routes.push((Arc::as_ptr(shared.route()).addr(), number));
+            }
             if !Arc::ptr_eq(shared.route(), route) && listed.rejection.is_none() {
                 shared_routes.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
             }
@@ -125,11 +137,12 @@ impl<P> Table<P> {
             .filter(|route| route.rules.iter().any(Rule::guards_path))
             .collect();
         let mut builder = host_map::HostMapBuilder::new(&compiled, &checked.streams);
+        let last_listeners = last.iter().flat_map(|last| &last.listeners);
+        let last_listeners: BTreeMap<&Name, &AttachedListener<P>> = last_listeners
+            .map(|attached| (&attached.listener.name, attached))
+            .collect();
         let listeners = checked.listeners.iter().map(|listener| {
-            let last = last.and_then(|last| {
-                let mut attached = last.listeners.iter();
-                attached.find(|attached| attached.listener.name == listener.name)
-            });
+            let last = last_listeners.get(&listener.name);
             let (hosts, streams) = builder.attach_listener(listener, last.map(|last| &*last.hosts));
             AttachedListener {
                 listener: Arc::clone(listener),
@@ -141,6 +154,7 @@ impl<P> Table<P> {
         let listeners = listeners.collect();
         let addresses = AddressTable::new(&checked.listeners, &checked.left_out);
         let problems = std::mem::take(&mut checked.problems.0).into();
+        let clean = checked.clean_parts(clean_routes);
         drop(builder);
         drop(guarding);
         drop(checked);
@@ -153,6 +167,7 @@ impl<P> Table<P> {
             addresses,
             routes: NameIndex::new(routes.collect()),
             problems,
+            clean,
             config,
         }
     }

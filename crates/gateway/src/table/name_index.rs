@@ -48,6 +48,11 @@ impl<K: IndexKey, T> NameIndex<K, T> {
         Some(&self.entries[index as usize].1)
     }
 
+    /// Returns the value that was inserted at this position, from 0.
+    pub(super) fn at(&self, position: u32) -> &T {
+        &self.entries[position as usize].1
+    }
+
     /// Returns all values, in the order of insertion.
     pub(super) fn values(&self) -> impl ExactSizeIterator<Item = &T> {
         self.entries.iter().map(|(_, value)| value)

@@ -3,6 +3,7 @@
 mod explain;
 mod problems;
 mod reference;
+mod succession;
 
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::fault::Fault;
+use crate::model::Distance;
 
 /// The result of a mirrored request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub(crate) struct UpstreamCounters {
     refused_retries: AtomicU64,
     /// Mirrored requests, in the order of [`MirrorOutcome::ALL`].
     mirrors: [AtomicU64; MirrorOutcome::ALL.len()],
+    /// Attempts by distance, in the order of [`Distance::ALL`], while the upstream prefers near endpoints.
+    distances: [AtomicU64; Distance::ALL.len()],
     /// Faults, in the order of [`Fault::ALL`]; allocated when the first occurs.
     faults: OnceLock<Box<[AtomicU64]>>,
 }
@@ -69,6 +72,16 @@ impl UpstreamCounters {
     /// Counts a finished mirrored request.
     pub(crate) fn count_mirror(&self, copied: MirrorOutcome) {
         self.mirrors[copied as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts an attempt at an endpoint.
+    pub(crate) fn count_distance(&self, distance: Distance) {
+        self.distances[distance as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the numbers of attempts, in the order of [`Distance::ALL`].
+    pub(crate) fn distance_counts(&self) -> [u64; Distance::ALL.len()] {
+        std::array::from_fn(|at| self.distances[at].load(Ordering::Relaxed))
     }
 
     /// Counts an attempt at the upstream that ended with a fault.

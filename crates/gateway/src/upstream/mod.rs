@@ -17,6 +17,7 @@ pub(crate) mod retry_budget;
 mod selection;
 pub(crate) mod transport;
 pub(crate) mod wait_queue;
+mod zones;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,13 +33,13 @@ use self::connection_budget::ConnectionBudget;
 pub use self::counters::MirrorOutcome;
 use self::counters::UpstreamCounters;
 use self::retry_budget::RetryBudgetState;
-pub(crate) use self::selection::{AffinityHint, Balancer};
+pub(crate) use self::selection::{AffinityHint, BalancedEndpoint, Balancer};
 use self::transport::Transport;
 use self::wait_queue::WaitQueue;
 use crate::balance::Ewma;
 use crate::fault::{Fault, Violation};
 use crate::health::EndpointHealth;
-use crate::model::{Name, Upstream};
+use crate::model::{Distance, Name, Upstream};
 
 /// An upstream as all workers share it.
 #[derive(Debug)]
@@ -59,6 +60,8 @@ pub(crate) struct UpstreamState {
     retiring_session: AtomicBool,
     /// The upstream is no longer configured.
     removed: AtomicBool,
+    /// The number of the last staged configuration that lists the upstream.
+    listed_in: AtomicU64,
     pub(crate) wait_queue: WaitQueue,
     /// Slots of the pool that are held by clients.
     slot_shares: ClientShares,
@@ -116,6 +119,7 @@ pub(crate) struct UpstreamEndpoint {
     /// The name that clients receive for affinity.
     pub(crate) token: u64,
     pub(crate) weight: u32,
+    pub(crate) distance: Distance,
     /// The endpoint is draining: it finishes its requests and receives new ones only if no other is available.
     pub(crate) draining: bool,
     pub(crate) state: Arc<EndpointState>,
@@ -156,6 +160,7 @@ impl UpstreamState {
             requests: CacheLine::default(),
             retiring_session: AtomicBool::new(false),
             removed: AtomicBool::new(false),
+            listed_in: AtomicU64::new(0),
             wait_queue: WaitQueue::default(),
             slot_shares: ClientShares::default(),
             queue_shares: ClientShares::default(),
@@ -174,6 +179,16 @@ impl UpstreamState {
         self.generation.0.fetch_add(1, Ordering::Release);
         drop(current_snapshot);
         drop(previous);
+    }
+
+    /// Marks the upstream as listed in a staged configuration. Returns `false` if it is already.
+    fn list_in(&self, staging: u64) -> bool {
+        self.listed_in.swap(staging, Ordering::Relaxed) != staging
+    }
+
+    /// Returns whether this configuration is the last one that lists the upstream.
+    fn is_listed_in(&self, staging: u64) -> bool {
+        self.listed_in.load(Ordering::Relaxed) == staging
     }
 
     /// Marks the upstream as removed: workers close its connections when they follow the configuration.

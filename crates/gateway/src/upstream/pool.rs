@@ -24,7 +24,8 @@ use ringmain_tls::ConnectHandle;
 use ringmain_wire::proxy::Addresses;
 
 pub(crate) use self::connection::UpstreamConn;
-use self::endpoints::{build_endpoints, has_same_connections};
+pub(super) use self::endpoints::build_endpoints;
+use self::endpoints::has_same_connections;
 use super::attempts::AttemptCounts;
 use super::circuit_breaker::{RetryPermit, UpstreamLimit};
 use super::connect::ConnectError;

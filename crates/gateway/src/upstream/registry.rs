@@ -11,7 +11,7 @@ use ringmain_tls::PeerName;
 use super::connection_budget::ConnectionBudget;
 use super::selection;
 use super::transport::Transport;
-use super::{Balancer, EndpointState, UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
+use super::{BalancedEndpoint, Balancer, EndpointState, UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
 use crate::fault::Fault;
 use crate::model::{self, Config, EndpointLocation, Hostname, Name, Upstream};
 use crate::rate::counters::LimitCounters;
@@ -21,6 +21,10 @@ use crate::resolve::{LookupError, ResolvedName};
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamRegistry {
     upstreams: BTreeMap<Name, Arc<UpstreamState>>,
+    /// Upstreams with hostnames, active health checks or TLS, which each change looks at; most of many upstreams have none of these.
+    special: BTreeMap<Name, Arc<UpstreamState>>,
+    /// The number of configurations that were staged: an upstream has that of the last one that lists it.
+    staging: u64,
     /// Upstreams by number; the number of one that was released is reused.
     by_id: Vec<Weak<UpstreamState>>,
     /// No number below it is free.
@@ -51,6 +55,8 @@ enum LookupState {
 #[derive(Default)]
 struct EndpointListBuilder {
     endpoints: Vec<(UpstreamEndpoint, Option<Hostname>)>,
+    /// The same endpoints.
+    balanced: Vec<BalancedEndpoint>,
     addresses: BTreeSet<Addr>,
     absence: Option<Fault>,
     is_pending: bool,
@@ -68,9 +74,16 @@ impl EndpointListBuilder {
             tls_name: None,
             token: 0,
             weight: config.weight,
+            distance: config.distance,
             draining: config.draining,
             state: Arc::default(),
         };
+        self.balanced.push(BalancedEndpoint {
+            name: endpoint.addr.to_string(),
+            weight: config.weight,
+            distance: config.distance,
+            zone: config.zone.clone(),
+        });
         self.endpoints.push((endpoint, host.cloned()));
     }
 }
@@ -81,6 +94,11 @@ fn session_name(addr: &Addr) -> String {
         Addr::Inet(address) => address.ip().to_string(),
         _ => Ipv4Addr::LOCALHOST.to_string(),
     }
+}
+
+/// Returns whether an upstream has a part that depends on more than its own configuration: names to resolve, health checks or TLS.
+fn is_special(config: &Upstream) -> bool {
+    config.tls.is_some() || config.health.active.is_some() || hostnames_of(config).next().is_some()
 }
 
 fn hostnames_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
@@ -94,14 +112,33 @@ fn hostnames_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
 }
 
 impl UpstreamRegistry {
-    /// Stages an upstream: it changes at [`UpstreamRegistry::commit`], and remains as it is at [`UpstreamRegistry::discard`].
-    pub(crate) fn stage(&mut self, config: &Arc<Upstream>, full_config: &Config, now: Duration) {
+    /// Stages the upstreams of a configuration: they change at [`UpstreamRegistry::commit`], and remain as they are at
+    /// [`UpstreamRegistry::discard`]. Of two upstreams with one name the first counts. `now` is the time since the Unix epoch.
+    pub(crate) fn stage(&mut self, config: &Config, now: Duration) {
+        self.staging += 1;
+        for upstream in &config.upstreams {
+            self.stage_upstream(upstream, config, now);
+        }
+    }
+
+    fn stage_upstream(&mut self, config: &Arc<Upstream>, full_config: &Config, now: Duration) {
         if let Some(upstream) = self.upstreams.get(&config.name) {
-            let upstream = Arc::clone(upstream);
+            if !upstream.list_in(self.staging) {
+                return;
+            }
             let last = upstream.snapshot();
+            // A transport without TLS depends on no other part of the configuration.
+            if Arc::ptr_eq(&last.config, config) && config.tls.is_none() {
+                return;
+            }
+            let upstream = Arc::clone(upstream);
             let transport = Transport::of(config, full_config, Some(&last.transport), now);
             if *last.config != **config || !Arc::ptr_eq(&last.transport, &transport) {
                 let current = Arc::new(self.build_snapshot(config, transport));
+                if is_special(config) {
+                    self.special
+                        .insert(Arc::clone(&upstream.name), Arc::clone(&upstream));
+                }
                 self.staged.push((upstream, current));
             }
             return;
@@ -115,12 +152,24 @@ impl UpstreamRegistry {
             current,
             Arc::clone(&self.connection_budget),
         ));
+        upstream.list_in(self.staging);
         match self.by_id.get_mut(id) {
             Some(number) => *number = Arc::downgrade(&upstream),
             None => self.by_id.push(Arc::downgrade(&upstream)),
         }
+        self.index(&upstream, config);
         self.upstreams.insert(config.name.clone(), upstream);
         self.added.push(config.name.clone());
+    }
+
+    /// Records whether each change looks at an upstream with this configuration.
+    fn index(&mut self, upstream: &Arc<UpstreamState>, config: &Upstream) {
+        if is_special(config) {
+            self.special
+                .insert(Arc::clone(&upstream.name), Arc::clone(upstream));
+        } else {
+            self.special.remove(&upstream.name);
+        }
     }
 
     fn allocate_id(&mut self) -> usize {
@@ -147,6 +196,7 @@ impl UpstreamRegistry {
         });
         let current = self.build_snapshot(&config, Arc::clone(&last.transport));
         drop(last);
+        self.index(&upstream, &config);
         upstream.publish(Arc::new(current));
         let name = &upstream.name;
         let of_it = (Name::clone(name), String::new())..;
@@ -159,29 +209,53 @@ impl UpstreamRegistry {
         true
     }
 
-    /// Applies the staged upstreams; removes those that `keep` does not accept.
-    pub(crate) fn commit(&mut self, keep: impl Fn(&str) -> bool) {
-        for (upstream, current) in self.staged.drain(..) {
+    /// Applies the staged upstreams; removes those that the staged configuration does not list.
+    pub(crate) fn commit(&mut self) {
+        for (upstream, current) in std::mem::take(&mut self.staged) {
+            self.index(&upstream, &current.config);
             upstream.publish(current);
         }
         self.added.clear();
-        self.remove_unlisted(keep);
+        let staging = self.staging;
+        let unlisted = self
+            .upstreams
+            .extract_if(.., |_, upstream| !upstream.is_listed_in(staging));
+        let mut removed = BTreeSet::new();
+        for (name, upstream) in unlisted {
+            upstream.remove();
+            self.special.remove(&name);
+            removed.insert(name);
+        }
+        self.release_unused(&removed);
     }
 
     /// Discards the staged upstreams.
     pub(crate) fn discard(&mut self) {
         self.staged.clear();
-        for name in std::mem::take(&mut self.added) {
-            self.upstreams.remove(&name);
+        let added: BTreeSet<Name> = std::mem::take(&mut self.added).into_iter().collect();
+        for name in &added {
+            self.upstreams.remove(name);
+            self.special.remove(name);
         }
+        self.release_unused(&added);
+    }
+
+    /// Releases state that nothing uses once these upstreams are removed.
+    fn release_unused(&mut self, removed: &BTreeSet<Name>) {
         self.first_free_id = 0;
-        let names: BTreeSet<Name> = self.upstreams.keys().cloned().collect();
-        self.remove_unlisted(|name| names.contains(name));
+        self.counters.remove_unused();
+        if !self.names.is_empty() {
+            let names = self.hostnames();
+            self.names.retain(|name, _| names.contains(name));
+        }
+        // States that only this map refers to.
+        self.endpoints
+            .retain(|(name, _), state| Arc::strong_count(state) > 1 && !removed.contains(name));
     }
 
     /// Returns the upstreams, staged or current, whose TLS settings are invalid, with the reason.
     pub(crate) fn invalid_tls(&self) -> impl Iterator<Item = (&Name, String)> {
-        self.upstreams.values().filter_map(|upstream| {
+        self.special.values().filter_map(|upstream| {
             let staged = self
                 .staged
                 .iter()
@@ -190,6 +264,11 @@ impl UpstreamRegistry {
             let error = current.transport.connector.as_ref()?.as_ref().err()?;
             Some((&upstream.name, error.clone()))
         })
+    }
+
+    /// Returns every upstream that may have hostnames, active health checks or TLS.
+    pub(crate) fn special(&self) -> impl Iterator<Item = &Arc<UpstreamState>> {
+        self.special.values()
     }
 
     /// Returns the upstream of that name.
@@ -212,23 +291,9 @@ impl UpstreamRegistry {
         self.upstreams.values()
     }
 
-    /// Removes upstreams that `keep` does not accept.
-    fn remove_unlisted(&mut self, keep: impl Fn(&str) -> bool) {
-        for (_, upstream) in self.upstreams.extract_if(.., |name, _| !keep(name)) {
-            upstream.remove();
-        }
-        self.first_free_id = 0;
-        self.counters.remove_unused();
-        let names = self.hostnames();
-        self.names.retain(|name, _| names.contains(name));
-        // States that only this map refers to.
-        self.endpoints
-            .retain(|(name, _), state| keep(name) && Arc::strong_count(state) > 1);
-    }
-
     /// Returns the names to resolve.
     pub(crate) fn hostnames(&self) -> BTreeSet<Hostname> {
-        let configs = self.upstreams.values().map(|upstream| upstream.snapshot());
+        let configs = self.special.values().map(|upstream| upstream.snapshot());
         let names = configs.flat_map(|current| hostnames_of(&current.config).cloned().collect::<Vec<_>>());
         names.collect()
     }
@@ -266,8 +331,8 @@ impl UpstreamRegistry {
                 *known = LookupState::Failed(error.fault);
             }
         }
-        let upstream: Vec<_> = self.upstreams.values().cloned().collect();
-        for upstream in upstream {
+        let upstreams: Vec<_> = self.special.values().cloned().collect();
+        for upstream in upstreams {
             let current = upstream.snapshot();
             if hostnames_of(&current.config).any(|other| other == name) {
                 upstream.publish(Arc::new(
@@ -332,13 +397,10 @@ impl UpstreamRegistry {
                 })
             })
             .collect();
-        let named = endpoints
-            .iter()
-            .map(|endpoint| (endpoint.addr.to_string(), endpoint.weight));
         UpstreamSnapshot {
             config: Arc::clone(config),
             transport,
-            balancer: Balancer::new(config, &named.collect::<Vec<_>>()),
+            balancer: Balancer::new(config, &draft.balanced),
             is_resolving: draft.is_pending && endpoints.is_empty(),
             fault_without_endpoints: if draft.is_pending {
                 Fault::DnsFailed

@@ -1,23 +1,35 @@
 //! Selection of a request's endpoint: by health, then by the balancing algorithm.
 
+#[cfg(test)]
+mod tests;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_engine::Cx;
-
 use super::pool::PoolEndpoint;
+use super::zones::{DistanceTiers, TierShares};
 use super::{UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
 use crate::balance::{HashRing, Maglev, RoundRobin, WeightRanges, less_loaded, seeded_hash, stable_hash};
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{Balance, HashKey, SlowStart, Upstream};
+use crate::model::{Balance, Distance, HashKey, SlowStart, Upstream};
 
 /// The precomputed part of an upstream's balancing.
 #[derive(Debug)]
 pub(crate) struct Balancer {
     shares: WeightRanges,
     kind: Algorithm,
+    /// `None`: distances do not matter.
+    tiers: Option<DistanceTiers>,
+}
+
+/// An endpoint as balancing knows it: the text of its address, by which it is hashed.
+pub(crate) struct BalancedEndpoint {
+    pub(crate) name: String,
+    pub(crate) weight: u32,
+    pub(crate) distance: Distance,
+    pub(crate) zone: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -31,9 +43,23 @@ enum Algorithm {
 }
 
 impl Balancer {
-    /// Builds the state for endpoints with these names and weights.
-    pub(crate) fn new(config: &Upstream, endpoints: &[(String, u32)]) -> Balancer {
-        let named = || endpoints.iter().map(|(name, weight)| (name.as_str(), *weight));
+    /// Builds the state for these endpoints.
+    pub(crate) fn new(config: &Upstream, endpoints: &[BalancedEndpoint]) -> Balancer {
+        let named = || {
+            endpoints
+                .iter()
+                .map(|endpoint| (endpoint.name.as_str(), endpoint.weight))
+        };
+        let located = endpoints.iter().map(|endpoint| {
+            let BalancedEndpoint {
+                distance,
+                zone,
+                weight,
+                ..
+            } = endpoint;
+            (*distance, zone.clone(), *weight)
+        });
+        let tiers = config.zones.map(|_| located.collect::<Vec<_>>());
         let kind = match &config.balance {
             Balance::RoundRobin => Algorithm::RoundRobin,
             Balance::LeastRequest => Algorithm::LeastRequest,
@@ -48,8 +74,9 @@ impl Balancer {
             Balance::Random => Algorithm::Random,
         };
         Balancer {
-            shares: WeightRanges::new(endpoints.iter().map(|(_, weight)| u64::from(*weight))),
+            shares: WeightRanges::new(endpoints.iter().map(|endpoint| u64::from(endpoint.weight))),
             kind,
+            tiers: tiers.and_then(|located| DistanceTiers::new(config, &located)),
         }
     }
 
@@ -78,6 +105,8 @@ pub(super) struct HealthView {
     until: u64,
     usable: Vec<bool>,
     count: usize,
+    /// `None`: distances do not matter now.
+    shares: Option<TierShares>,
 }
 
 impl HealthView {
@@ -107,6 +136,7 @@ impl HealthView {
             healthy += usize::from(is_accepted && is_well);
             responding += usize::from(is_accepted && health.responds(now));
         }
+        self.shares = None;
         let threshold = usize::from(current.config.health.panic_percent);
         if healthy * 100 < responding * threshold {
             // Below the panic threshold: too few endpoints would break under the whole load. Endpoints that accept no connections take no load.
@@ -120,7 +150,24 @@ impl HealthView {
             });
         } else {
             self.count = healthy;
+            self.shares = current.balancer.tiers.as_ref().and_then(|tiers| {
+                let loads = DistanceTiers::loads(endpoints, accepts_new, |index| self.usable[index]);
+                tiers.shares(&loads)
+            });
         }
+    }
+
+    /// Draws the distance of a request's endpoint; the same for the same key while the health of endpoints is the same. `None`: any.
+    fn draw_distance(&self, context: &SelectionContext<'_>) -> Option<Distance> {
+        let shares = self.shares.as_ref()?;
+        let key = match context.affinity {
+            AffinityHint::KeyHash(key) => Some(key),
+            _ => context.key,
+        };
+        Some(shares.draw(match key {
+            Some(key) => seeded_hash(DISTANCE_SEED, &key.to_le_bytes()),
+            None => (context.random)(),
+        }))
     }
 
     fn set_usable(
@@ -165,8 +212,12 @@ pub(super) struct SelectionContext<'a> {
     /// Select an unhealthy endpoint rather than none.
     pub(super) ignore_health: bool,
     pub(super) now: u64,
-    pub(super) cx: &'a Cx,
+    /// Returns a random number.
+    pub(super) random: &'a dyn Fn() -> u64,
 }
+
+/// The seed of the hash by which a key's distance is drawn: independent of the hash that selects its endpoint.
+const DISTANCE_SEED: u64 = 0x7a6f_6e65;
 
 /// Selects an endpoint. Returns its index.
 pub(super) fn select_endpoint(
@@ -188,10 +239,22 @@ pub(super) fn select_endpoint(
     let is_usable = |index: usize| health.usable[index] || ignores_health;
     let is_untried = |index: usize| is_usable(index) && !is_tried(context.tried, &endpoints[index]);
     let is_reachable = |index: usize| is_usable(index) && !is_tried(context.unreachable, &endpoints[index]);
-    affinity_endpoint(current, context, &is_untried)
-        .or_else(|| balance(current, round_robin, context, &is_untried))
-        .or_else(|| balance(current, round_robin, context, &is_reachable))
-        .or_else(|| balance(current, round_robin, context, &is_usable))
+    let distance = health.draw_distance(context);
+    let is_preferred =
+        |index: usize| Some(current.endpoints[index].distance) == distance && is_untried(index);
+    let by_affinity = match (distance, context.affinity) {
+        (Some(_), AffinityHint::KeyHash(_)) => affinity_endpoint(current, context, &is_preferred),
+        _ => None,
+    };
+    let preferred = by_affinity
+        .or_else(|| affinity_endpoint(current, context, &is_untried))
+        .or_else(|| distance.and_then(|at| balance(current, round_robin, context, Some(at), &is_preferred)));
+    let mut balance =
+        |is_usable: &dyn Fn(usize) -> bool| balance(current, round_robin, context, None, is_usable);
+    preferred
+        .or_else(|| balance(&is_untried))
+        .or_else(|| balance(&is_reachable))
+        .or_else(|| balance(&is_usable))
         .ok_or(Fault::AllDown)
 }
 
@@ -248,15 +311,17 @@ fn affinity_endpoint(
     }
 }
 
+/// Selects a usable endpoint by the balancing algorithm. With `distance`, all usable endpoints have it.
 fn balance(
     current: &UpstreamSnapshot,
     round_robin: &mut RoundRobin,
     context: &SelectionContext<'_>,
+    distance: Option<Distance>,
     is_usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
     let picker = &current.balancer;
     let weight = |index: usize| effective_weight(current, index, context.now);
-    let draw = || draw_by_weight(current, context, is_usable);
+    let draw = || draw_by_weight(current, context, distance, is_usable);
     match (&picker.kind, context.key) {
         (Algorithm::RoundRobin, _) => {
             let count = current.endpoints.len();
@@ -286,25 +351,33 @@ fn balance(
 /// The number of draws without a usable endpoint before all are scanned.
 const DRAWS: usize = 8;
 
-/// Draws an endpoint at random by weight.
+/// Draws an endpoint at random by weight, of those with this distance if there is one.
 fn draw_by_weight(
     current: &UpstreamSnapshot,
     context: &SelectionContext<'_>,
+    distance: Option<Distance>,
     is_usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
-    let count = current.endpoints.len();
-    let draws = (0..DRAWS).filter_map(|_| {
-        let index = current.balancer.shares.draw(context.cx.random())?;
+    let tiers = current.balancer.tiers.as_ref();
+    let tier = distance.and_then(|distance| Some(tiers?.tier(distance)));
+    let mut draws = (0..DRAWS).filter_map(|_| {
+        let random = (context.random)();
+        let index = match tier {
+            Some(tier) => tier.draw(random)?,
+            None => current.balancer.shares.draw(random)?,
+        };
         // During slow start an endpoint accepts only part of its draws.
         let factor = current.config.slow_start.map_or(PERMILLE, |slow| {
             slow_start_factor(current, index, context.now, slow)
         });
-        (is_usable(index) && (factor == PERMILLE || context.cx.random() % PERMILLE < factor)).then_some(index)
+        let is_drawn = is_usable(index) && (factor == PERMILLE || (context.random)() % PERMILLE < factor);
+        is_drawn.then_some(index)
     });
-    let mut draws = draws;
     draws.next().or_else(|| {
-        let start = context.cx.random() as usize % count;
-        let mut all = (start..count).chain(0..start);
+        let count = tier.map_or(current.endpoints.len(), |tier| tier.indexes().len());
+        let start = (context.random)() as usize % count.max(1);
+        let all = (start..count).chain(0..start);
+        let mut all = all.map(|at| tier.map_or(at, |tier| tier.indexes()[at] as usize));
         all.find(|index| is_usable(*index) && current.endpoints[*index].weight > 0)
     })
 }

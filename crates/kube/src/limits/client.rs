@@ -33,7 +33,8 @@ pub const MISSING_AGAIN: Duration = Duration::from_secs(30);
 /// Changes that may wait to be applied. A watch whose change finds no room pauses.
 pub const CHANGES: usize = 1024;
 
-/// The time without a further change after which a change is translated.
+/// The time without a further change after which a change is translated. One that arrives later than [`QUIET_AT_MOST`] after the last
+/// translation is translated at once.
 pub const QUIET: Duration = Duration::from_millis(2);
 
 /// The longest time from a change to its translation.

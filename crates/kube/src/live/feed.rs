@@ -169,9 +169,16 @@ impl Feed {
             Ok(listed) => listed,
             Err(error) => return Ok(Err(error)),
         };
-        let put: Vec<_> = listed.items.iter().filter_map(|item| self.parse(item)).collect();
-        let keys = listed.items.iter().filter_map(|item| self.identify(item));
-        let keys: BTreeSet<_> = keys.map(|(key, _)| key).collect();
+        let (mut put, mut keys) = (Vec::new(), BTreeSet::new());
+        for item in &listed.items {
+            if let Some(object) = self.parse(item) {
+                // The key shares its texts with the object.
+                keys.insert(object.key());
+                put.push(object);
+            } else {
+                keys.extend(self.identify(item).map(|(key, _)| key));
+            }
+        }
         let deleted = self.known.difference(&keys).cloned().collect();
         self.known = keys;
         self.version = Some(listed.version);
@@ -199,13 +206,13 @@ impl Feed {
                 Err(error) => return Ok(Err(error)),
                 Ok(Some(Event::Bookmark(version))) => self.version = Some(version),
                 Ok(Some(Event::Put(json))) => {
-                    let Some((key, version)) = self.identify(&json) else {
-                        continue;
-                    };
-                    self.version = Some(version);
-                    self.known.insert(key);
                     if let Some(object) = self.parse(&json) {
+                        self.version = Some(object.meta().resource_version.clone());
+                        self.known.replace(object.key());
                         self.report(vec![object], Vec::new(), false).await?;
+                    } else if let Some((key, version)) = self.identify(&json) {
+                        self.version = Some(version);
+                        self.known.insert(key);
                     }
                 }
                 Ok(Some(Event::Deleted(json))) => {

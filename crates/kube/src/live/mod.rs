@@ -34,8 +34,9 @@ use ringmain_gateway::table::Problem;
 use ringmain_sys::clock;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use self::backoff::Backoff;
 use self::events::{Finding, Reason, Recorder};
 use self::feed::{Change, Feed, Topic};
 pub use self::health::{Details, Failure, Health};
@@ -47,6 +48,7 @@ use crate::api::{Api, Error};
 use crate::limits;
 use crate::objects::{Key, Kind, Object};
 use crate::store::Store;
+use crate::translate::Location;
 
 /// Settings of following a cluster.
 #[derive(Clone, Debug)]
@@ -57,6 +59,38 @@ pub struct Settings {
     pub pool: Network,
     /// The name of this replica, unique among those of the controller.
     pub identity: String,
+    /// The location of this process. A zone that is unknown is read from the Node, if its name is known and it may be read.
+    pub location: Location,
+}
+
+/// The label of a Node with its zone.
+const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
+
+/// Completes a location by the zone of the Node. Waits for an API server that does not respond: nothing is served before it does.
+async fn find_zone(api: &Api, location: &mut Location) {
+    let Some(node) = location.node.clone().filter(|_| location.zone.is_none()) else {
+        return;
+    };
+    let mut backoff = Backoff::new();
+    loop {
+        match api.read::<serde_json::Value>("/api/v1/nodes", &node).await {
+            Ok(found) => {
+                let zone = found["metadata"]["labels"][ZONE_LABEL].as_str();
+                location.zone = zone.map(Arc::from);
+                match zone {
+                    Some(zone) => log::info!("node {node} is in zone {zone}"),
+                    None => log::info!("node {node} has no label {ZONE_LABEL}: no zone is preferred"),
+                }
+                return;
+            }
+            Err(error) if error.is_unreachable() => sleep(backoff.next()).await,
+            Err(error) => {
+                let next = "set the key `zone`, or permit reading Nodes";
+                log::info!("the zone of node {node} is unknown, no zone is preferred: {error}; {next}");
+                return;
+            }
+        }
+    }
 }
 
 /// A server of the parts that objects were translated to.
@@ -93,7 +127,7 @@ fn path(kind: Kind, namespace: Option<&str>) -> String {
 /// Follows a cluster until `stop` changes. `again` notifies of changes of other sources, upon which problems of objects may differ.
 pub async fn run(
     api: Api,
-    settings: Settings,
+    mut settings: Settings,
     plane: Box<dyn DataPlane>,
     health: Arc<Health>,
     mut stop: watch::Receiver<bool>,
@@ -101,6 +135,10 @@ pub async fn run(
 ) {
     log::info!("following Gateways of {} at {}", settings.controller, api.url());
     health.begin(api.url(), &settings.controller, &settings.identity);
+    tokio::select! {
+        _ = stop.changed() => return,
+        () = find_zone(&api, &mut settings.location) => {}
+    }
     let (sender, mut changes) = mpsc::channel(limits::CHANGES);
     let (wanted, wishes) = watch::channel(Arc::new(Wanted::default()));
     let (leads, mut leading) = watch::channel(Term::default());
@@ -117,6 +155,7 @@ pub async fn run(
     let mut live = Live::new(api, settings, plane, health, wanted, sender, findings);
     loop {
         let wake = live.turn();
+        let applied = Instant::now();
         let wake = async move {
             match wake {
                 Some(at) => sleep_until(at).await,
@@ -135,6 +174,13 @@ pub async fn run(
             }
             Ok(()) = again.changed() => live.is_stale = true,
             () = wake => continue,
+        }
+        while let Ok(change) = changes.try_recv() {
+            live.take(change);
+        }
+        // A change after a pause is applied at once. Only those of a burst wait for each other.
+        if applied.elapsed() >= limits::QUIET_AT_MOST {
+            continue;
         }
         let latest = Instant::now() + limits::QUIET_AT_MOST;
         loop {
@@ -193,7 +239,7 @@ impl Live {
     ) -> Live {
         let mut live = Live {
             pool: Pool::new(settings.pool),
-            turn: Turn::new(&settings.controller, plane, wanted),
+            turn: Turn::new(&settings.controller, settings.location.clone(), plane, wanted),
             api,
             settings,
             health,

@@ -188,7 +188,8 @@ fn wants(gateway: &Gateway, address: IpAddr) -> bool {
 
 /// The addresses that the status of a Gateway has, which may be another replica's assignment.
 fn published(gateway: &Gateway) -> Vec<IpAddr> {
-    let addresses = gateway.status.get("addresses").and_then(Value::as_array);
+    let status = gateway.status.fields();
+    let addresses = status.get("addresses").and_then(Value::as_array);
     let values = addresses
         .into_iter()
         .flatten()

@@ -14,7 +14,7 @@ use super::writer::Wanted;
 use crate::objects::{Gateway, GatewayClass, Id, Key};
 use crate::status::{StatusDocument, apply_problems, document};
 use crate::store::{Changes, Store};
-use crate::translate::{Findings, Settings, Translation, Translator, Update};
+use crate::translate::{Findings, Location, Settings, Translation, Translator, Update};
 
 /// The last translation and its outcome.
 pub(super) struct Turn {
@@ -30,11 +30,13 @@ pub(super) struct Turn {
 impl Turn {
     pub(super) fn new(
         controller: &str,
+        location: Location,
         plane: Box<dyn DataPlane>,
         wanted: watch::Sender<Arc<Wanted>>,
     ) -> Turn {
         let settings = Settings {
             controller_name: controller.to_owned(),
+            location,
         };
         Turn {
             translator: Translator::new(settings.clone()),

@@ -30,6 +30,8 @@ pub struct ServiceSpec {
     /// Its ports.
     #[serde(deserialize_with = "nullable")]
     pub ports: Vec<ServicePort>,
+    /// `PreferSameZone`, `PreferClose` (its former name) or `PreferSameNode`. Default: no preference.
+    pub traffic_distribution: Option<String>,
 }
 
 /// A port of a Service.
@@ -81,6 +83,31 @@ pub struct EndpointAddress {
     pub conditions: EndpointConditions,
     /// The zone of its node.
     pub zone: Option<Arc<str>>,
+    /// Its node.
+    #[serde(rename = "nodeName")]
+    pub node: Option<Arc<str>>,
+    /// The zones and nodes whose clients prefer it.
+    pub hints: Option<Box<EndpointHints>>,
+}
+
+/// Hints of the controller of EndpointSlices about an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndpointHints {
+    /// Zones.
+    #[serde(deserialize_with = "nullable")]
+    pub for_zones: Vec<NameHint>,
+    /// Nodes.
+    #[serde(deserialize_with = "nullable")]
+    pub for_nodes: Vec<NameHint>,
+}
+
+/// The name of a zone or a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct NameHint {
+    /// The name.
+    pub name: Arc<str>,
 }
 
 /// The state of an endpoint. `None`: unknown, which counts as ready.

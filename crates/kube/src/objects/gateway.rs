@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Meta;
 use super::policy::ObjectRef;
+use super::{Meta, Status};
 
 /// Names the controller of Gateways.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -17,7 +17,7 @@ pub struct GatewayClass {
     /// Its specification.
     pub spec: GatewayClassSpec,
     /// As the API server has it.
-    pub status: Value,
+    pub status: Status,
 }
 
 /// The specification of a [`GatewayClass`].
@@ -39,7 +39,7 @@ pub struct Gateway {
     /// Its specification.
     pub spec: GatewaySpec,
     /// As the API server has it.
-    pub status: Value,
+    pub status: Status,
 }
 
 /// The specification of a [`Gateway`].
@@ -260,7 +260,7 @@ pub struct ListenerSet {
     /// Its specification.
     pub spec: ListenerSetSpec,
     /// As the API server has it.
-    pub status: Value,
+    pub status: Status,
 }
 
 /// The specification of a [`ListenerSet`].

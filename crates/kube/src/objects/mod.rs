@@ -9,6 +9,7 @@ mod gateway;
 mod kind;
 mod policy;
 mod route;
+mod status;
 mod traffic;
 
 #[cfg(test)]
@@ -25,8 +26,8 @@ use serde_json::Value;
 use crate::limits;
 
 pub use cluster::{
-    ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointPort, EndpointSlice, Namespace,
-    Secret, SecretData, Service, ServicePort, ServiceSpec,
+    ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointHints, EndpointPort,
+    EndpointSlice, NameHint, Namespace, Secret, SecretData, Service, ServicePort, ServiceSpec,
 };
 pub use external_auth::{ExternalAuth, ForwardBody, GrpcAuth, HttpAuth};
 pub use gateway::{
@@ -46,6 +47,7 @@ pub use route::{
     PathModifier, PathSpec, Redirect, Retry, StreamRule, TcpRoute, TcpRouteSpec, Timeouts, TlsRoute,
     TlsRouteSpec, UdpRoute, UdpRouteSpec, UrlRewrite, ValueSpec, WeightedRef,
 };
+pub use status::Status;
 pub use traffic::{
     RequestRate, RetryConstraint, RetryShare, SessionCookie, SessionHeader, SessionPersistence,
     XBackendTrafficPolicy, XBackendTrafficPolicySpec,
@@ -190,7 +192,7 @@ pub trait Resource: DeserializeOwned + Sized {
     fn meta_mut(&mut self) -> &mut Meta;
 
     /// The status in the API server when the object was read. `None` for kinds whose status is not written.
-    fn status(&self) -> Option<&Value> {
+    fn status(&self) -> Option<&Status> {
         None
     }
 }
@@ -217,7 +219,7 @@ macro_rules! resources {
                 &mut self.metadata
             }
 
-            $(fn status(&self) -> Option<&Value> {
+            $(fn status(&self) -> Option<&Status> {
                 Some(&self.$status)
             })?
         })*
@@ -241,7 +243,7 @@ macro_rules! resources {
 
             /// The status in the API server when the object was read. `None` for kinds whose status is not written.
             #[must_use]
-            pub fn status(&self) -> Option<&Value> {
+            pub fn status(&self) -> Option<&Status> {
                 match self {
                     $(Object::$name(object) => Resource::status(&**object),)*
                 }

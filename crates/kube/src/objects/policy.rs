@@ -1,9 +1,8 @@
 //! ReferenceGrant, BackendTLSPolicy and references to other objects.
 
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::Meta;
+use super::{Meta, Status};
 
 /// A reference to an object. The defaults of group and kind depend on the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -72,7 +71,7 @@ pub struct BackendTlsPolicy {
     /// Its specification.
     pub spec: BackendTlsPolicySpec,
     /// As the API server has it.
-    pub status: Value,
+    pub status: Status,
 }
 
 /// The specification of a [`BackendTlsPolicy`].

@@ -3,12 +3,11 @@
 //! Fields with a fixed set of values are texts here: the translation decides about values that it does not know.
 
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::Meta;
 use super::external_auth::ExternalAuth;
 use super::policy::ObjectRef;
 use super::traffic::SessionPersistence;
+use super::{Meta, Status};
 
 macro_rules! route {
     ($(#[$docs:meta])* $name:ident, $spec:ident, $rule:ident) => {
@@ -21,7 +20,7 @@ macro_rules! route {
             /// Its specification.
             pub spec: $spec,
             /// As the API server has it.
-            pub status: Value,
+            pub status: Status,
         }
 
         #[doc = concat!("The specification of a [`", stringify!($name), "`].")]

@@ -2,10 +2,9 @@
 //! neither these fields nor the kind.
 
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::Meta;
 use super::policy::TargetRef;
+use super::{Meta, Status};
 
 /// Requests of one client go to one endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -51,7 +50,7 @@ pub struct XBackendTrafficPolicy {
     /// Its specification.
     pub spec: XBackendTrafficPolicySpec,
     /// As the API server has it.
-    pub status: Value,
+    pub status: Status,
 }
 
 /// The specification of an [`XBackendTrafficPolicy`].

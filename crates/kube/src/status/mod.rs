@@ -157,7 +157,7 @@ fn derive(
     change: impl FnOnce(&mut Map<String, Value>, &Merge<'_>),
 ) -> Option<StatusDocument> {
     let object: Object = store.object(key)?;
-    let present = object.status()?.as_object().cloned().unwrap_or_default();
+    let present = object.status()?.fields();
     let merge = Merge {
         generation: object.meta().generation,
         now,

@@ -27,7 +27,11 @@ fn changes_of_the_status_alone_are_no_changes() {
         Change::Unchanged
     );
     let found = store.get::<HttpRoute>("n", "r").unwrap();
-    assert_eq!(found.status().unwrap()["v"], "2", "the newest status is retained");
+    assert_eq!(
+        found.status().unwrap().fields()["v"],
+        "2",
+        "the newest status is retained"
+    );
     assert_eq!(apply(&mut store, Kind::HttpRoute, route(2, "3")), Change::Updated);
     let key = Key::new(Kind::HttpRoute, "n", "r");
     assert!(store.remove(&key).is_some() && store.remove(&key).is_none());

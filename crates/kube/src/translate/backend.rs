@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use ringmain_gateway::model::{
     Affinity, Endpoint, EndpointLocation, Name, RetryBudget, Target, Upstream, UpstreamProtocol,
+    ZonePreference,
 };
 
 use super::condition::Fault;
+use super::location::{Location, TrafficDistribution};
 use super::{Context, policy};
 use crate::limits;
 use crate::objects::{BackendRef, EndpointAddress, Id, Kind, Service, ServicePort};
@@ -39,6 +41,7 @@ pub(super) struct KnownUpstream {
     pub(super) upstream: Arc<Upstream>,
     /// The port of the Service.
     pub(super) port: ServicePort,
+    pub(super) distribution: TrafficDistribution,
 }
 
 /// A backend of a route, and the reason for which its reference is not resolved.
@@ -105,10 +108,10 @@ impl Context<'_> {
             let protocol = if is_udp { "UDP" } else { "TCP" };
             return not_found(format!("Service {id} has no {protocol} port {number}"));
         };
-        self.upstream(usage, &id, port)
+        self.upstream(usage, &id, &service, port)
     }
 
-    fn upstream(&mut self, usage: &Usage<'_>, service: &Id, port: &ServicePort) -> Backend {
+    fn upstream(&mut self, usage: &Usage<'_>, service: &Id, object: &Service, port: &ServicePort) -> Backend {
         let found = self.policies.find(service, &port.name, usage.gateway);
         let found = found.filter(|_| usage.may_add_tls());
         let app = port.app_protocol.as_deref().unwrap_or_default();
@@ -156,7 +159,11 @@ impl Context<'_> {
                 return Backend::resolved(target, None);
             }
         };
-        let mut upstream = Upstream::new(Arc::clone(&name), endpoints(self.store, service, port));
+        let distribution = TrafficDistribution::of(object);
+        let endpoints = endpoints(self.store, service, port, &self.location, distribution);
+        let mut upstream = Upstream::new(Arc::clone(&name), endpoints);
+        // Where no endpoint is near, all are alike.
+        upstream.zones = self.location.is_known().then_some(ZonePreference::Prefer);
         upstream.protocol = if is_h2 {
             UpstreamProtocol::Http2
         } else {
@@ -173,6 +180,7 @@ impl Context<'_> {
         let known = KnownUpstream {
             upstream: Arc::new(upstream),
             port: port.clone(),
+            distribution,
         };
         self.upstreams.insert(name, known);
         Backend::resolved(target, affinity)
@@ -185,25 +193,34 @@ pub(super) fn upstream_prefix(service: &Id) -> String {
 }
 
 /// Returns the endpoints of a port, each address once, sorted.
-pub(super) fn endpoints(store: &Store, service: &Id, port: &ServicePort) -> Vec<Endpoint> {
-    let mut endpoints: BTreeMap<SocketAddr, Endpoint> = BTreeMap::new();
+pub(super) fn endpoints(
+    store: &Store,
+    service: &Id,
+    port: &ServicePort,
+    location: &Location,
+    distribution: TrafficDistribution,
+) -> Vec<Endpoint> {
+    let mut endpoints: BTreeMap<SocketAddr, (Endpoint, &EndpointAddress)> = BTreeMap::new();
     for slice in store.slices_of(service) {
         let mut ports = slice.ports.iter();
         let number = ports
             .find(|found| found.name == port.name)
             .and_then(|found| found.port);
         let Some(number) = number else { continue };
-        for endpoint in &slice.endpoints {
-            let Some((address, endpoint)) = translate_endpoint(endpoint, number) else {
+        for found in &slice.endpoints {
+            let Some((address, endpoint)) = translate_endpoint(found, number) else {
                 continue;
             };
             if endpoints.len() < limits::ENDPOINTS_PER_PORT {
-                let stored = endpoints.entry(address).or_insert_with(|| endpoint.clone());
-                stored.draining &= endpoint.draining;
+                let draining = endpoint.draining;
+                let (stored, _) = endpoints.entry(address).or_insert((endpoint, found));
+                stored.draining &= draining;
             }
         }
     }
-    endpoints.into_values().collect()
+    let mut endpoints: Vec<_> = endpoints.into_values().collect();
+    location.locate(distribution, &mut endpoints);
+    endpoints.into_iter().map(|(endpoint, _)| endpoint).collect()
 }
 
 /// Returns an endpoint that is ready, or that still serves while it terminates. All its addresses are the same endpoint.

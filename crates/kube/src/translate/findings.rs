@@ -51,28 +51,34 @@ impl Findings {
     pub fn changes(&self, last: &Findings) -> BTreeSet<Key> {
         let of = |kind| move |id: &Id| Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
         let mut changed = BTreeSet::new();
-        changed.extend(differing(&self.classes, &last.classes).map(of(Kind::GatewayClass)));
-        changed.extend(differing(&self.gateways, &last.gateways).map(of(Kind::Gateway)));
-        changed.extend(differing(&self.listener_sets, &last.listener_sets).map(of(Kind::ListenerSet)));
-        changed.extend(differing(&self.policies, &last.policies).map(of(Kind::BackendTlsPolicy)));
-        let traffic = differing(&self.traffic_policies, &last.traffic_policies);
+        changed.extend(differing(&self.classes, &last.classes, PartialEq::eq).map(of(Kind::GatewayClass)));
+        changed.extend(differing(&self.gateways, &last.gateways, PartialEq::eq).map(of(Kind::Gateway)));
+        let sets = differing(&self.listener_sets, &last.listener_sets, PartialEq::eq);
+        changed.extend(sets.map(of(Kind::ListenerSet)));
+        let policies = differing(&self.policies, &last.policies, PartialEq::eq);
+        changed.extend(policies.map(of(Kind::BackendTlsPolicy)));
+        let traffic = differing(&self.traffic_policies, &last.traffic_policies, PartialEq::eq);
         changed.extend(traffic.map(of(Kind::XBackendTrafficPolicy)));
-        let routes = self.routes.iter().filter(|(key, finding)| {
-            let before = last.routes.get(*key);
-            before.is_none_or(|before| !Arc::ptr_eq(before, finding) && before != *finding)
-        });
-        changed.extend(routes.map(|(key, _)| key.clone()));
+        // Results that are shared are not compared.
+        let is_same = |a: &Arc<Vec<Parent>>, b: &Arc<Vec<Parent>>| Arc::ptr_eq(a, b) || a == b;
+        changed.extend(differing(&self.routes, &last.routes, is_same).cloned());
         changed
     }
 }
 
-/// The keys whose values are new or others.
-fn differing<'a, T: PartialEq>(
-    now: &'a BTreeMap<Id, T>,
-    last: &BTreeMap<Id, T>,
-) -> impl Iterator<Item = &'a Id> {
-    let differs = |(id, finding): &(&Id, &T)| last.get(*id) != Some(*finding);
-    now.iter().filter(differs).map(|(id, _)| id)
+/// The keys whose values are new or others. Both maps are walked once, side by side.
+fn differing<'a, K: Ord, T>(
+    now: &'a BTreeMap<K, T>,
+    last: &'a BTreeMap<K, T>,
+    is_same: impl Fn(&T, &T) -> bool,
+) -> impl Iterator<Item = &'a K> {
+    let mut last = last.iter().peekable();
+    now.iter().filter_map(move |(key, value)| {
+        while last.next_if(|(other, _)| *other < key).is_some() {}
+        let before = last.next_if(|(other, _)| *other == key);
+        let is_unchanged = before.is_some_and(|(_, before)| is_same(before, value));
+        (!is_unchanged).then_some(key)
+    })
 }
 
 /// The results for a Gateway.

@@ -15,6 +15,7 @@ mod findings;
 mod gateway;
 mod http;
 mod listener;
+mod location;
 mod matches;
 mod persistence;
 mod places;
@@ -37,6 +38,7 @@ use crate::store::Store;
 pub use condition::Condition;
 pub use features::FEATURES;
 pub use findings::{Ancestor, Findings, GatewayFinding, ListenerFinding, ListenerSetFinding, Parent};
+pub use location::Location;
 pub use places::{AddressProblem, Placement, Places, StatusAddress};
 pub use translator::{Translator, Update};
 
@@ -48,12 +50,15 @@ pub const CONTROLLER_NAME: &str = "ringmain.dev/gateway";
 pub struct Settings {
     /// GatewayClasses with this controller are ours. Default [`CONTROLLER_NAME`].
     pub controller_name: String,
+    /// The location of this process, for Services that prefer near endpoints. Default: unknown.
+    pub location: Location,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
             controller_name: CONTROLLER_NAME.to_owned(),
+            location: Location::default(),
         }
     }
 }
@@ -77,6 +82,7 @@ pub fn translate(store: &Store, settings: &Settings, places: &dyn Places) -> Tra
 /// Collects while objects are translated.
 struct Context<'a> {
     store: &'a Store,
+    location: Location,
     policies: policy::PolicyIndex<'a>,
     traffic: traffic::TrafficIndex<'a>,
     upstreams: BTreeMap<Name, backend::KnownUpstream>,

@@ -37,8 +37,12 @@ pub enum Update {
 #[derive(Debug, Default)]
 pub struct Translator {
     settings: Settings,
-    routes: BTreeMap<Key, Memo>,
+    routes: BTreeMap<Key, Arc<Memo>>,
+    /// The same routes, in the order of precedence.
+    by_rank: BTreeMap<Rank, Arc<Memo>>,
     upstreams: BTreeMap<Name, KnownUpstream>,
+    /// The number of routes that use each upstream.
+    users: BTreeMap<Name, usize>,
     /// The routes that have read each Service, whether or not it exists.
     readers: BTreeMap<Id, BTreeSet<Key>>,
 }
@@ -46,11 +50,20 @@ pub struct Translator {
 /// A translated route.
 #[derive(Debug)]
 struct Memo {
-    /// The time of creation, in the text of the API.
-    created: String,
+    rank: Rank,
     parts: RouteParts,
     finding: Arc<Vec<Parent>>,
     reads: Reads,
+}
+
+/// The position of a route: older ones first, then by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    /// The time of creation, in the text of the API.
+    created: Arc<str>,
+    namespace: Arc<str>,
+    name: Arc<str>,
+    kind: Kind,
 }
 
 #[derive(Debug)]
@@ -86,9 +99,13 @@ impl Translator {
     #[must_use]
     pub fn translate(&mut self, store: &Store, places: &dyn Places) -> Translation {
         self.routes.clear();
+        self.by_rank.clear();
         self.upstreams.clear();
+        self.users.clear();
         self.readers.clear();
-        self.complete(store, places)
+        let keys = Kind::ALL.into_iter().filter(|kind| kind.is_route());
+        let keys: Vec<Key> = keys.flat_map(|kind| store.keys(kind)).collect();
+        self.complete(store, places, &keys, &[])
     }
 
     /// Translates what depends on changes since the last translation of the same store. Without a change of a Gateway, `places`
@@ -118,10 +135,9 @@ impl Translator {
                 self.upstreams.remove(&name);
             }
         }
-        for key in &stale {
-            self.forget(key);
-        }
-        Update::Translation(Box::new(self.complete(store, places)))
+        let stale: Vec<Key> = stale.into_iter().collect();
+        let forgotten: Vec<Arc<Memo>> = stale.iter().filter_map(|key| self.forget(key)).collect();
+        Update::Translation(Box::new(self.complete(store, places, &stale, &forgotten)))
     }
 
     /// Sets the endpoints of the upstreams of these Services, and returns those that have changed.
@@ -132,7 +148,8 @@ impl Translator {
                 let Some(known) = self.upstreams.get_mut(&name) else {
                     continue;
                 };
-                let found = endpoints(store, service, &known.port);
+                let location = &self.settings.location;
+                let found = endpoints(store, service, &known.port, location, known.distribution);
                 if known.upstream.endpoints != found {
                     Arc::make_mut(&mut known.upstream).endpoints.clone_from(&found);
                     changed.push((name, found));
@@ -152,10 +169,9 @@ impl Translator {
             .collect()
     }
 
-    fn forget(&mut self, key: &Key) {
-        let Some(memo) = self.routes.remove(key) else {
-            return;
-        };
+    fn forget(&mut self, key: &Key) -> Option<Arc<Memo>> {
+        let memo = self.routes.remove(key)?;
+        self.by_rank.remove(&memo.rank);
         for service in &memo.reads.services {
             if let Some(readers) = self.readers.get_mut(service) {
                 readers.remove(key);
@@ -164,12 +180,26 @@ impl Translator {
                 }
             }
         }
+        for upstream in &memo.reads.upstreams {
+            if let Some(users) = self.users.get_mut(upstream) {
+                *users -= 1;
+            }
+        }
+        Some(memo)
     }
 
-    /// Translates the routes that are not known, and derives all else.
-    fn complete(&mut self, store: &Store, places: &dyn Places) -> Translation {
+    /// Translates the routes with these keys that exist, which must not be known, and derives all else. `forgotten` are routes that were
+    /// known.
+    fn complete(
+        &mut self,
+        store: &Store,
+        places: &dyn Places,
+        keys: &[Key],
+        forgotten: &[Arc<Memo>],
+    ) -> Translation {
         let mut context = Context {
             store,
+            location: self.settings.location.clone(),
             policies: policy::PolicyIndex::new(store),
             traffic: traffic::TrafficIndex::new(store),
             upstreams: std::mem::take(&mut self.upstreams),
@@ -188,21 +218,30 @@ impl Translator {
         }
         let mut attached = Attached::new(&mut context, &classes, places);
         let context = &mut context;
-        self.translate_routes(context, &mut attached);
+        for memo in self.routes.values() {
+            attached.count(&memo.reads.listeners);
+            context.policies.add(&memo.reads.policies);
+            context.traffic.add(&memo.reads.traffic);
+        }
+        for key in keys {
+            self.translate_route(context, &mut attached, key);
+        }
+        let findings = self.routes.iter();
+        let findings = findings.map(|(key, memo)| (key.clone(), Arc::clone(&memo.finding)));
+        context.findings.routes = findings.collect();
         policy::report(context);
         traffic::report(context);
         let listeners = attached.finish(context);
         self.upstreams = std::mem::take(&mut context.upstreams);
-        self.drop_unused_upstreams();
+        self.drop_unused_upstreams(forgotten);
         let (routes, streams) = self.by_precedence();
         let upstreams = self.upstreams.values();
-        let upstreams = upstreams.map(|known| Arc::clone(&known.upstream));
         Translation {
             parts: Config {
                 listeners,
                 routes,
                 streams,
-                upstreams: upstreams.collect(),
+                upstreams: upstreams.map(|known| Arc::clone(&known.upstream)).collect(),
                 certificates: std::mem::take(&mut context.certificates).into_values().collect(),
                 authorities: std::mem::take(&mut context.authorities).into_values().collect(),
                 ..Config::default()
@@ -211,80 +250,38 @@ impl Translator {
         }
     }
 
-    fn translate_routes<'a>(&mut self, context: &mut Context<'a>, attached: &mut Attached<'a>) {
-        let store = context.store;
-        for route in store.all::<HttpRoute>() {
-            self.route(
-                context,
-                attached,
-                Kind::HttpRoute,
-                &route.metadata,
-                |context, attached| RouteParts::Http(shared(http::translate_http(context, attached, route))),
-            );
-        }
-        for route in store.all::<GrpcRoute>() {
-            self.route(
-                context,
-                attached,
-                Kind::GrpcRoute,
-                &route.metadata,
-                |context, attached| RouteParts::Http(shared(http::translate_grpc(context, attached, route))),
-            );
-        }
-        for route in store.all::<TlsRoute>() {
-            self.route(
-                context,
-                attached,
-                Kind::TlsRoute,
-                &route.metadata,
-                |context, attached| {
-                    RouteParts::Stream(shared(stream::translate_tls(context, attached, route)))
-                },
-            );
-        }
-        for route in store.all::<TcpRoute>() {
-            self.route(
-                context,
-                attached,
-                Kind::TcpRoute,
-                &route.metadata,
-                |context, attached| {
-                    RouteParts::Stream(shared(stream::translate_tcp(context, attached, route)))
-                },
-            );
-        }
-        for route in store.all::<UdpRoute>() {
-            self.route(
-                context,
-                attached,
-                Kind::UdpRoute,
-                &route.metadata,
-                |context, attached| {
-                    RouteParts::Stream(shared(stream::translate_udp(context, attached, route)))
-                },
-            );
-        }
+    /// Translates a route, if it exists.
+    fn translate_route<'a>(&mut self, context: &mut Context<'a>, attached: &mut Attached<'a>, key: &Key) {
+        let (store, namespace, name) = (context.store, &*key.namespace, &*key.name);
+        context.reads = Reads::default();
+        let translated = match key.kind {
+            Kind::HttpRoute => store.get::<HttpRoute>(namespace, name).map(|route| {
+                let parts = shared(http::translate_http(context, attached, route));
+                (&route.metadata, RouteParts::Http(parts))
+            }),
+            Kind::GrpcRoute => store.get::<GrpcRoute>(namespace, name).map(|route| {
+                let parts = shared(http::translate_grpc(context, attached, route));
+                (&route.metadata, RouteParts::Http(parts))
+            }),
+            Kind::TlsRoute => store.get::<TlsRoute>(namespace, name).map(|route| {
+                let parts = shared(stream::translate_tls(context, attached, route));
+                (&route.metadata, RouteParts::Stream(parts))
+            }),
+            Kind::TcpRoute => store.get::<TcpRoute>(namespace, name).map(|route| {
+                let parts = shared(stream::translate_tcp(context, attached, route));
+                (&route.metadata, RouteParts::Stream(parts))
+            }),
+            Kind::UdpRoute => store.get::<UdpRoute>(namespace, name).map(|route| {
+                let parts = shared(stream::translate_udp(context, attached, route));
+                (&route.metadata, RouteParts::Stream(parts))
+            }),
+            _ => None,
+        };
+        let Some((meta, parts)) = translated else { return };
+        self.remember(context, key, meta, parts);
     }
 
-    /// Reports a route as it was translated; a route that is not known is translated by `translate`.
-    fn route<'a>(
-        &mut self,
-        context: &mut Context<'a>,
-        attached: &mut Attached<'a>,
-        kind: Kind,
-        meta: &Meta,
-        translate: impl FnOnce(&mut Context<'a>, &mut Attached<'a>) -> RouteParts,
-    ) {
-        let key = Key::new(kind, Arc::clone(&meta.namespace), Arc::clone(&meta.name));
-        if let Some(memo) = self.routes.get(&key) {
-            attached.count(&memo.reads.listeners);
-            context.policies.add(&memo.reads.policies);
-            context.traffic.add(&memo.reads.traffic);
-            context.findings.routes.insert(key, Arc::clone(&memo.finding));
-            return;
-        }
-        context.reads = Reads::default();
-        let parts = translate(context, attached);
+    fn remember(&mut self, context: &mut Context<'_>, key: &Key, meta: &Meta, parts: RouteParts) {
         let mut reads = std::mem::take(&mut context.reads);
         reads.policies = context.policies.take_found();
         reads.traffic = context.traffic.take_found();
@@ -292,28 +289,39 @@ impl Translator {
             let readers = self.readers.entry(service.clone()).or_default();
             readers.insert(key.clone());
         }
-        let finding = context.findings.routes.get(&key).cloned();
-        let memo = Memo {
-            created: meta.creation_timestamp.clone(),
-            parts,
-            finding: finding.unwrap_or_default(),
-            reads,
+        for upstream in &reads.upstreams {
+            *self.users.entry(Arc::clone(upstream)).or_default() += 1;
+        }
+        let rank = Rank {
+            created: meta.creation_timestamp.as_str().into(),
+            namespace: Arc::clone(&key.namespace),
+            name: Arc::clone(&key.name),
+            kind: key.kind,
         };
-        self.routes.insert(key, memo);
+        let memo = Arc::new(Memo {
+            rank: rank.clone(),
+            parts,
+            finding: context.findings.routes.remove(key).unwrap_or_default(),
+            reads,
+        });
+        self.by_rank.insert(rank, Arc::clone(&memo));
+        self.routes.insert(key.clone(), memo);
     }
 
-    fn drop_unused_upstreams(&mut self) {
-        let used = self.routes.values().flat_map(|memo| &memo.reads.upstreams);
-        let used: BTreeSet<&Name> = used.collect();
-        self.upstreams.retain(|name, _| used.contains(name));
+    /// Drops the upstreams that these routes have used and no route uses now.
+    fn drop_unused_upstreams(&mut self, forgotten: &[Arc<Memo>]) {
+        for name in forgotten.iter().flat_map(|memo| &memo.reads.upstreams) {
+            if self.users.get(name) == Some(&0) {
+                self.users.remove(name);
+                self.upstreams.remove(name);
+            }
+        }
     }
 
-    /// Returns the parts of every route: older ones first, then by namespace and name.
+    /// Returns the parts of every route, in the order of precedence.
     fn by_precedence(&self) -> (Vec<Arc<Route>>, Vec<Arc<StreamRoute>>) {
-        let mut memos: Vec<(&Key, &Memo)> = self.routes.iter().collect();
-        memos.sort_by_key(|(key, memo)| (&*memo.created, &*key.namespace, &*key.name, key.kind));
         let (mut routes, mut streams) = (Vec::new(), Vec::new());
-        for (_, memo) in memos {
+        for memo in self.by_rank.values() {
             match &memo.parts {
                 RouteParts::Http(parts) => routes.extend(parts.iter().cloned()),
                 RouteParts::Stream(parts) => streams.extend(parts.iter().cloned()),

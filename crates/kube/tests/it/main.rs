@@ -1,4 +1,4 @@
-//! Translations of manifests, the suite's own manifests, the schemas of the API, and arbitrary objects.
+//! Translations of manifests, the suite's own manifests, the schemas of the API, zones, and arbitrary objects.
 
 mod cluster;
 mod following;
@@ -8,3 +8,4 @@ mod property;
 mod rights;
 mod schema;
 mod suite;
+mod zones;

@@ -33,6 +33,7 @@ impl Builder<'_> {
         self.built.kubernetes = Some(Arc::new(KubernetesSource {
             controller: controller.into(),
             pool,
+            zone: self.zone.clone(),
         }));
     }
 

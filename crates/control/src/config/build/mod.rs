@@ -54,6 +54,8 @@ struct Builder<'b> {
     /// The names of the parts in the file, valid or not.
     listener_names: BTreeSet<String>,
     upstream_names: BTreeSet<String>,
+    /// The zone of this process.
+    zone: Option<Arc<str>>,
     certificate_names: BTreeSet<String>,
     authority_names: BTreeSet<String>,
     /// The providers of tokens; `None`: invalid.
@@ -90,6 +92,7 @@ pub(super) fn build_config(
         },
         listener_names: part_names(&document.listeners),
         upstream_names: part_names(&document.upstreams),
+        zone: field_value(document.zone).map(Into::into),
         certificate_names: part_names(&document.certificates),
         authority_names: part_names(&document.authorities),
         providers: BTreeMap::new(),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    self, ActiveHealth, Balance, Endpoint, EndpointLocation, HashKey, HealthCheck, StatusRange, Target,
-    TlsVersion, Trust,
+    self, ActiveHealth, Balance, Distance, Endpoint, EndpointLocation, HashKey, HealthCheck, StatusRange,
+    Target, TlsVersion, Trust,
 };
 use ringmain_gateway::table::ConfigPart;
 
@@ -101,6 +101,9 @@ impl Builder<'_> {
                     set_if_some(&mut endpoint.weight, field_value(part.weight));
                     set_if_some(&mut endpoint.draining, field_value(part.draining));
                     endpoint.zone = field_value(part.zone).map(Into::into);
+                    if self.zone.is_some() && endpoint.zone == self.zone {
+                        endpoint.distance = Distance::Zone;
+                    }
                     Some(endpoint)
                 }
             });
@@ -124,6 +127,16 @@ impl Builder<'_> {
             &mut upstream.balance,
             field_value(part.balance).map(convert_balance),
         );
+        if let Some(zones) = part.zones {
+            if self.zone.is_none() {
+                let expected = "the top-level key `zone` with the zone of this process";
+                self.errors.report(zones.position, expected, "`zones` without it");
+            }
+            upstream.zones = zones.value.map(|zones| match zones {
+                document::ZonePreference::Prefer => model::ZonePreference::Prefer,
+                document::ZonePreference::Balance => model::ZonePreference::Balance,
+            });
+        }
         if let Some(part) = field_value(part.pool) {
             set_pool(&mut upstream.pool, part);
         }

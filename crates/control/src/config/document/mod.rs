@@ -62,6 +62,9 @@ pub(super) struct Document {
     pub(super) certificates: OrderedMap<CertificateSection>,
     /// The certificate authorities that certificates are verified against, by name: PEM files. Example: `{staff: staff.pem}`.
     pub(super) authorities: OrderedMap<String>,
+    /// The zone of this process: endpoints of the same zone are near for the key `zones` of their upstream. With `kubernetes` it takes
+    /// precedence over the zone of the Node. Default: none. Example: `eu-1`.
+    pub(super) zone: Field<String>,
     /// Kubernetes as a second source of listeners, routes and upstreams, beside those of this file: the Gateways of a controller name
     /// and the routes that are attached to them. Default: none.
     pub(super) kubernetes: Field<KubernetesSection>,

@@ -314,5 +314,5 @@ fn defaults_of_the_file_are_those_of_an_empty_one() {
         keys.values().all(|key| key["default"].is_null()),
         "add the default to the test above"
     );
-    assert_eq!(json!(keys.len()), 14);
+    assert_eq!(json!(keys.len()), 15);
 }

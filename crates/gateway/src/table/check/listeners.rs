@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{KnownNames, ProblemList};
 use crate::limits;
-use crate::model::{Addr, Listener, Policy, Protocol};
+use crate::model::{Addr, Hostname, Listener, Policy, Protocol};
 use crate::table::problem::{ConfigPart, Consequence};
 
 /// Checks a listener. Returns whether it can be served.
@@ -159,21 +159,53 @@ pub(super) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
+/// The listeners of an address that have no conflict with each other.
+#[derive(Default)]
+struct AddressHosts<'c> {
+    /// The others have a compatible protocol and the same PROXY protocol.
+    first: Option<&'c Arc<Listener>>,
+    /// Each host with its listener and the position of that.
+    hosts: BTreeMap<Option<&'c Hostname>, (usize, &'c Arc<Listener>)>,
+    count: usize,
+}
+
+impl<'c> AddressHosts<'c> {
+    /// Returns the earliest listener that has a host of this one: without hosts, every host.
+    fn with_host_of(&self, listener: &'c Listener) -> Option<&'c Arc<Listener>> {
+        let found = hosts_of(listener).filter_map(|host| self.hosts.get(&host));
+        found
+            .min_by_key(|(position, _)| *position)
+            .map(|(_, other)| *other)
+    }
+
+    fn add(&mut self, listener: &'c Arc<Listener>) {
+        self.first.get_or_insert(listener);
+        for host in hosts_of(listener) {
+            self.hosts.entry(host).or_insert((self.count, listener));
+        }
+        self.count += 1;
+    }
+}
+
+/// Returns the hosts of a listener; `None`: every host.
+fn hosts_of(listener: &Listener) -> impl Iterator<Item = Option<&Hostname>> {
+    let every = listener.hostnames.is_empty().then_some(None);
+    listener.hostnames.iter().map(Some).chain(every)
+}
+
 /// Removes listeners that are in conflict with an earlier one of their address.
-pub(super) fn remove_conflicting(listeners: &mut Vec<&Arc<Listener>>, problems: &mut ProblemList) {
-    let mut by_address: BTreeMap<String, Vec<&Arc<Listener>>> = BTreeMap::new();
+pub(super) fn remove_conflicting<'c>(listeners: &mut Vec<&'c Arc<Listener>>, problems: &mut ProblemList) {
+    let mut by_address: BTreeMap<(bool, &Addr, &str), AddressHosts<'_>> = BTreeMap::new();
     listeners.retain(|listener| {
+        let listener: &'c Arc<Listener> = *listener;
         let addresses = listener.addresses.iter().map(|address| {
             // Datagrams have a port space of their own, and each port 0 is a port of its own.
             let any = matches!(address, Addr::Inet(address) if address.port() == 0);
             let own = if any { &*listener.name } else { "" };
-            format!("{} {address} {own}", listener.protocol == Protocol::Udp)
+            (listener.protocol == Protocol::Udp, address, own)
         });
-        let addresses: Vec<_> = addresses.collect();
-        let others = addresses
-            .iter()
-            .filter_map(|address| by_address.get(address))
-            .flatten();
+        let shared = addresses.clone().filter_map(|address| by_address.get(&address));
+        let others = shared.flat_map(|hosts| hosts.first.into_iter().chain(hosts.with_host_of(listener)));
         for other in others {
             if let Some((part, expected, found)) = find_conflict(listener, other) {
                 let part_of = ConfigPart::Listener(listener.name.clone());
@@ -183,7 +215,7 @@ pub(super) fn remove_conflicting(listeners: &mut Vec<&Arc<Listener>>, problems: 
             }
         }
         for address in addresses {
-            by_address.entry(address).or_default().push(listener);
+            by_address.entry(address).or_default().add(listener);
         }
         true
     });

@@ -6,7 +6,7 @@ mod rules;
 mod unresolved;
 mod upstreams;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::name_index::{HashSlots, hash_text};
@@ -26,7 +26,11 @@ pub(super) struct CheckedConfig<'c> {
     /// Routes with a listener; their rules are checked one by one.
     pub(super) routes: Vec<CheckedRoute<'c>>,
     pub(super) streams: Vec<Arc<StreamRoute>>,
-    upstreams: BTreeSet<&'c str>,
+    upstreams: NameSet<'c>,
+    /// Every upstream of the last configuration is there.
+    has_last_upstreams: bool,
+    /// Addresses of valid upstreams that depend on no other part, sorted.
+    clean_upstreams: Vec<usize>,
     pub(super) problems: ProblemList,
 }
 
@@ -35,7 +39,72 @@ pub(super) struct CheckedConfig<'c> {
 pub(super) struct CheckedRoute<'c> {
     pub(super) route: &'c Arc<Route>,
     pub(super) rejection: Option<RouteRejection>,
+    /// The route is one of the last table, which had no problem with it: its number there.
+    pub(super) unchanged: Option<u32>,
 }
+
+/// The parts of a table that it had no problems with. The next table need not check those that are the same objects.
+#[derive(Debug, Default)]
+pub(super) struct CleanParts {
+    /// Addresses of routes, each with its number in the table; sorted.
+    routes: Box<[(usize, u32)]>,
+    /// Addresses of upstreams that depend on no other part; sorted.
+    upstreams: Box<[usize]>,
+    /// The names of all valid upstreams, sorted.
+    names: Box<[Name]>,
+    /// Each listener that is served, and whether its protocol is HTTP.
+    listeners: Box<[(Name, bool)]>,
+}
+
+impl CleanParts {
+    fn has_upstream(&self, upstream: &Arc<Upstream>) -> bool {
+        self.upstreams
+            .binary_search(&Arc::as_ptr(upstream).addr())
+            .is_ok()
+    }
+
+    fn route(&self, route: &Arc<Route>) -> Option<u32> {
+        let address = Arc::as_ptr(route).addr();
+        let found = self
+            .routes
+            .binary_search_by_key(&address, |(address, _)| *address);
+        found.ok().map(|at| self.routes[at].1)
+    }
+
+    fn has_listeners(&self, listeners: &[&Arc<Listener>]) -> bool {
+        let is_same = |((name, is_http), listener): (&(Name, bool), &&Arc<Listener>)| {
+            *name == listener.name && *is_http == listener.protocol.is_http()
+        };
+        self.listeners.len() == listeners.len() && self.listeners.iter().zip(listeners).all(is_same)
+    }
+}
+
+/// Sorted names.
+pub(super) struct NameSet<'c>(Vec<&'c Name>);
+
+impl<'c> NameSet<'c> {
+    fn new(names: impl Iterator<Item = &'c Name>) -> NameSet<'c> {
+        let mut names: Vec<_> = names.collect();
+        names.sort_unstable();
+        NameSet(names)
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.0.binary_search_by(|other| (***other).cmp(name)).is_ok()
+    }
+
+    /// Returns whether every one of these sorted names is in the set.
+    fn has_all(&self, names: &[Name]) -> bool {
+        let mut own = self.0.iter();
+        names.iter().all(|name| {
+            // Most names are the same object.
+            own.any(|other| Arc::ptr_eq(other, name) || *other == name)
+        })
+    }
+}
+
+/// The listeners that are served, by name.
+type ListenersByName<'c> = BTreeMap<&'c str, &'c Arc<Listener>>;
 
 /// The reason that all requests of a route receive 500 instead of matching wider routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -137,8 +206,8 @@ impl ProblemList {
 }
 
 impl<'c> CheckedConfig<'c> {
-    /// Checks all parts except the rules of routes.
-    pub(super) fn new(config: &'c Config) -> CheckedConfig<'c> {
+    /// Checks all parts except the rules of routes. `last` are parts of the last table.
+    pub(super) fn new(config: &'c Config, last: Option<&CleanParts>) -> CheckedConfig<'c> {
         let mut problems = ProblemList::default();
         let certificates = problems.keep_unique(
             &config.certificates,
@@ -161,8 +230,14 @@ impl<'c> CheckedConfig<'c> {
             |part: &Upstream| &part.name,
             ConfigPart::Upstream,
         );
-        upstreams.retain(|upstream| upstreams::check_upstream(upstream, &known, &mut problems));
-        let upstreams: BTreeSet<&str> = upstreams.iter().map(|part| &*part.name).collect();
+        upstreams.retain(|upstream| {
+            let is_clean = last.is_some_and(|last| last.has_upstream(upstream));
+            is_clean || upstreams::check_upstream(upstream, &known, &mut problems)
+        });
+        let independent = upstreams.iter().filter(|upstream| upstream.tls.is_none());
+        let mut clean_upstreams: Vec<usize> = independent.map(|part| Arc::as_ptr(part).addr()).collect();
+        clean_upstreams.sort_unstable();
+        let upstreams = NameSet::new(upstreams.iter().map(|part| &part.name));
         let mut listeners = problems.keep_unique(
             &config.listeners,
             |part: &Listener| &part.name,
@@ -170,7 +245,11 @@ impl<'c> CheckedConfig<'c> {
         );
         listeners.retain(|listener| listeners::check_listener(listener, &known, &mut problems));
         listeners::remove_conflicting(&mut listeners, &mut problems);
-        let served = |listener: &&Arc<Listener>| listeners.iter().any(|other| Arc::ptr_eq(listener, other));
+        let by_name: ListenersByName<'_> = listeners.iter().map(|part| (&*part.name, *part)).collect();
+        let served = |listener: &&Arc<Listener>| {
+            let of_name = by_name.get(&*listener.name);
+            of_name.is_some_and(|other| Arc::ptr_eq(listener, other))
+        };
         let left_out = if listeners.len() == config.listeners.len() {
             Vec::new()
         } else {
@@ -180,13 +259,34 @@ impl<'c> CheckedConfig<'c> {
                 .filter(|listener| !served(listener))
                 .collect()
         };
+        let same_listeners = last.filter(|last| last.has_listeners(&listeners));
         CheckedConfig {
-            routes: check_routes(config, &listeners, &mut problems),
-            streams: check_streams(config, &listeners, &upstreams, &mut problems),
+            routes: check_routes(config, &by_name, same_listeners, &mut problems),
+            streams: check_streams(config, &by_name, &upstreams, &mut problems),
             listeners,
             left_out,
+            has_last_upstreams: last.is_some_and(|last| upstreams.has_all(&last.names)),
             upstreams,
+            clean_upstreams,
             problems,
+        }
+    }
+
+    /// Returns the number in the last table of a route that need not be compiled again. Such a route has no missing upstreams.
+    pub(super) fn unchanged(&self, listed: &CheckedRoute<'_>) -> Option<u32> {
+        listed.unchanged.filter(|_| self.has_last_upstreams)
+    }
+
+    /// Returns the parts without problems. `routes` are addresses of routes with their numbers.
+    pub(super) fn clean_parts(&self, mut routes: Vec<(usize, u32)>) -> CleanParts {
+        routes.sort_unstable();
+        let listeners = self.listeners.iter();
+        let listeners = listeners.map(|part| (Arc::clone(&part.name), part.protocol.is_http()));
+        CleanParts {
+            routes: routes.into(),
+            upstreams: self.clean_upstreams.as_slice().into(),
+            names: self.upstreams.0.iter().map(|name| Arc::clone(name)).collect(),
+            listeners: listeners.collect(),
         }
     }
 
@@ -201,10 +301,12 @@ impl<'c> CheckedConfig<'c> {
     }
 }
 
-/// Returns the routes with a listener. One that is too large, or has the name of an earlier route, keeps its requests.
+/// Returns the routes with a listener. One that is too large, or has the name of an earlier route, keeps its requests. `last` are parts
+/// of a table with the same listeners.
 fn check_routes<'c>(
     config: &'c Config,
-    listeners: &[&Arc<Listener>],
+    listeners: &ListenersByName<'_>,
+    last: Option<&CleanParts>,
     problems: &mut ProblemList,
 ) -> Vec<CheckedRoute<'c>> {
     let place = |name| ConfigPart::Route(name, None);
@@ -212,6 +314,15 @@ fn check_routes<'c>(
         problems.report_duplicates(&config.routes, |part| &part.name, place, Consequence::Responds500);
     let mut listed = Vec::with_capacity(config.routes.len());
     for (route, again) in config.routes.iter().zip(again) {
+        let unchanged = last.and_then(|last| last.route(route)).filter(|_| !again);
+        if unchanged.is_some() {
+            listed.push(CheckedRoute {
+                route,
+                rejection: None,
+                unchanged,
+            });
+            continue;
+        }
         if !rules::check_listeners(route, listeners, problems) {
             continue;
         }
@@ -223,6 +334,7 @@ fn check_routes<'c>(
         listed.push(CheckedRoute {
             route,
             rejection: refused,
+            unchanged: None,
         });
     }
     listed
@@ -231,8 +343,8 @@ fn check_routes<'c>(
 /// Like [`check_routes`], for stream routes.
 fn check_streams(
     config: &Config,
-    listeners: &[&Arc<Listener>],
-    upstreams: &BTreeSet<&str>,
+    listeners: &ListenersByName<'_>,
+    upstreams: &NameSet<'_>,
     problems: &mut ProblemList,
 ) -> Vec<Arc<StreamRoute>> {
     let outcome = Consequence::ShareResponds500;

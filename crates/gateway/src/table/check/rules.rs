@@ -1,15 +1,12 @@
 //! Checks of routes and their rules.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
-use super::ProblemList;
 use super::listeners::is_redirect;
+use super::{ListenersByName, NameSet, ProblemList};
 use crate::limits;
 use crate::model::{
     Action, Affinity, AffinityBy, AuthzRequest, DirectResponse, Forward, Fraction, HeaderChanges, HeaderName,
-    Hostname, JwtKeys, Listener, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule,
-    StatusHeaders, StatusRange, StreamRoute, Target,
+    Hostname, JwtKeys, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, StatusHeaders,
+    StatusRange, StreamRoute, Target,
 };
 use crate::table::problem::{ConfigPart, Consequence};
 
@@ -29,7 +26,7 @@ const FRAMING: [&str; 9] = [
 /// Checks that a route has a listener, and that every listener it names exists and is of HTTP.
 pub(super) fn check_listeners(
     route: &Route,
-    listeners: &[&Arc<Listener>],
+    listeners: &ListenersByName<'_>,
     problems: &mut ProblemList,
 ) -> bool {
     let place = || ConfigPart::Route(route.name.clone(), None);
@@ -39,14 +36,14 @@ pub(super) fn check_listeners(
 /// Reports unknown listeners; a route that names listeners of which none exists is left out.
 fn check_listener_names(
     names: &[Name],
-    listeners: &[&Arc<Listener>],
+    listeners: &ListenersByName<'_>,
     http: bool,
     place: impl Fn() -> ConfigPart,
     problems: &mut ProblemList,
 ) -> bool {
     let mut found = names.is_empty();
     for name in names {
-        let listener = listeners.iter().find(|listener| listener.name == *name);
+        let listener = listeners.get(&**name);
         if listener.is_some_and(|listener| listener.protocol.is_http() == http) {
             found = true;
             continue;
@@ -98,15 +95,15 @@ pub(super) fn check_counts(route: &Route, problems: &mut ProblemList) -> bool {
 /// Checks a stream route. Returns whether it can be served.
 pub(super) fn check_stream(
     stream: &StreamRoute,
-    listeners: &[&Arc<Listener>],
-    upstreams: &BTreeSet<&str>,
+    listeners: &ListenersByName<'_>,
+    upstreams: &NameSet<'_>,
     problems: &mut ProblemList,
 ) -> bool {
     let place = || ConfigPart::Stream(stream.name.clone());
     let attached = check_listener_names(&stream.listeners, listeners, false, place, problems);
     for backend in &stream.backends {
         if let Target::Upstream(name) = &backend.target
-            && !upstreams.contains(&**name)
+            && !upstreams.contains(name)
         {
             let expected = "an upstream of the configuration";
             problems.report(
@@ -124,7 +121,7 @@ pub(super) fn check_stream(
 /// Returns the upstreams that a route names and that do not exist.
 pub(super) fn missing_upstreams(
     route: &Route,
-    upstreams: &BTreeSet<&str>,
+    upstreams: &NameSet<'_>,
     problems: &mut ProblemList,
 ) -> Vec<Name> {
     let mut missing = Vec::new();
@@ -138,7 +135,7 @@ pub(super) fn missing_upstreams(
         let policies = rule.policies.iter().flat_map(policy_targets);
         for (part, target) in backends.chain(mirrors).chain(policies) {
             if let Target::Upstream(name) = target
-                && !upstreams.contains(&**name)
+                && !upstreams.contains(name)
             {
                 let place = ConfigPart::Route(route.name.clone(), Some(number));
                 let expected = "a valid upstream of the configuration";

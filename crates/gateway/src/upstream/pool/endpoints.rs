@@ -14,7 +14,7 @@ pub(super) fn has_same_connections(a: &UpstreamEndpoint, b: &UpstreamEndpoint) -
 }
 
 /// Builds the list of endpoints. Remaining endpoints retain their connections if the transport has not changed.
-pub(super) fn build_endpoints(
+pub(in crate::upstream) fn build_endpoints(
     current: &UpstreamSnapshot,
     previous: &[Rc<PoolEndpoint>],
     same_transport: bool,

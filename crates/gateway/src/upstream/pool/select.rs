@@ -18,7 +18,8 @@ impl UpstreamPool {
         key: Option<u64>,
         affinity: AffinityHint,
     ) -> Result<SelectedEndpoint, Fault> {
-        self.select_with(&self.selection_context(tried, key, affinity))
+        let random = || self.cx.random();
+        self.select_with(&self.selection_context(tried, key, affinity, &random))
     }
 
     /// Like [`UpstreamPool::select`], for a request that may retry at an endpoint of `tried`, in preference to one of `unreachable`.
@@ -32,9 +33,10 @@ impl UpstreamPool {
         key: Option<u64>,
         affinity: AffinityHint,
     ) -> Result<SelectedEndpoint, Fault> {
+        let random = || self.cx.random();
         self.select_with(&SelectionContext {
             unreachable,
-            ..self.selection_context(tried, key, affinity)
+            ..self.selection_context(tried, key, affinity, &random)
         })
     }
 
@@ -46,9 +48,10 @@ impl UpstreamPool {
         &self,
         tried: &[Rc<PoolEndpoint>],
     ) -> Result<SelectedEndpoint, Fault> {
+        let random = || self.cx.random();
         self.select_with(&SelectionContext {
             ignore_health: true,
-            ..self.selection_context(tried, None, AffinityHint::None)
+            ..self.selection_context(tried, None, AffinityHint::None, &random)
         })
     }
 
@@ -71,6 +74,7 @@ impl UpstreamPool {
         tried: &'a [Rc<PoolEndpoint>],
         key: Option<u64>,
         affinity: AffinityHint,
+        random: &'a dyn Fn() -> u64,
     ) -> SelectionContext<'a> {
         SelectionContext {
             tried,
@@ -79,7 +83,7 @@ impl UpstreamPool {
             affinity,
             ignore_health: false,
             now: self.cx.now().0,
-            cx: &self.cx,
+            random,
         }
     }
 
@@ -94,6 +98,12 @@ impl UpstreamPool {
         let index =
             selection::select_endpoint(&self.upstream, snapshot, endpoints, health, round_robin, context)?;
         let endpoint = &endpoints[index];
+        if snapshot.config.zones.is_some() {
+            self.upstream
+                .counters
+                .0
+                .count_distance(endpoint.endpoint.distance);
+        }
         Ok(SelectedEndpoint {
             endpoint: Rc::clone(endpoint),
             _guard: endpoint.endpoint.state.count_request(),
