@@ -194,7 +194,10 @@ fn applied_changes_are_exported_too() {
         "{unit}"
     );
     // `ringmain tune status` without options finds what the unit has applied.
-    let journal = unit.split(" --state ").nth(1).and_then(|rest| rest.lines().next());
+    let journal = unit
+        .split(" --state ")
+        .nth(1)
+        .and_then(|rest| rest.lines().next());
     let default = format!("[default: {}]", journal.expect("the journal of the unit"));
     let help = said(&["status", "--help"]);
     assert!(help.contains(&default), "{default}: {help}");
