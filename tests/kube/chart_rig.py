@@ -27,6 +27,19 @@ SHOP = "shop.example"
 # Pods of the rig need some seconds for each step.
 WITHIN = 120.0
 
+# In the cluster, no admission adds the ServiceAccount's token to Pods.
+TOKEN = """
+volumes:
+  - name: token
+    projected:
+      sources:
+        - serviceAccountToken: {path: token, expirationSeconds: 3600}
+        - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+        - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+volumeMounts:
+  - {name: token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+"""
+
 BACKEND = """
 apiVersion: apps/v1
 kind: Deployment
@@ -73,13 +86,14 @@ spec:
 class Cluster:
     """The cluster, and the release in it."""
 
-    def __init__(self, rig, helm):
-        self.rig, self.helm = rig, helm
+    def __init__(self, rig, helm, folder):
+        self.rig, self.helm, self.token = rig, helm, folder / "token.yaml"
+        self.token.write_text(TOKEN)
 
     def release(self, verb, name, *values):
         """Installs or upgrades the release, and waits until its Pods are ready."""
-        file = str(value_sets()[name])
-        self.rig.run("in.sh", self.helm, verb, "ringmain", str(CHART), "-n", "ringmain", "-f", file, *values, "--wait", "--timeout", f"{WITHIN:.0f}s")
+        files = ("-f", str(value_sets()[name]), "-f", str(self.token))
+        self.rig.run("in.sh", self.helm, verb, "ringmain", str(CHART), "-n", "ringmain", *files, *values, "--wait", "--timeout", f"{WITHIN:.0f}s")
 
     def uninstall(self):
         self.rig.run("in.sh", self.helm, "uninstall", "ringmain", "-n", "ringmain", "--wait", "--timeout", f"{WITHIN:.0f}s")
@@ -98,7 +112,7 @@ class Cluster:
     def status(self, url, *options):
         """Returns the status of a response, 0 without one."""
         try:
-            return int(self.rig.run("in.sh", "curl", "-sk", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", *options, url))
+            return int(self.rig.run("in.sh", "curl", "-sk", "--noproxy", "*", "-m", "5", "-o", "/dev/null", "-w", "%{http_code}", *options, url))
         except RuntimeError:
             return 0
 
@@ -125,7 +139,9 @@ class Cluster:
 
 def deployment(cluster):
     """A Deployment: every Pod serves the Gateway at its own address, through the ports of the Service"""
-    fast = ("--set", "shutdown.delay=1", "--set", "shutdown.drain=5")
+    # No load balancer has an address in the cluster, and helm would wait for it.
+    plain = ("--set", "service.type=ClusterIP", "--set", "shutdown.delay=1")
+    fast = (*plain, "--set", "shutdown.drain=5")
     cluster.release("install", "deployment", *fast)
     pods = cluster.pods()
     assert len(pods) == 2 and len(set(pods.values())) == 2, f"expected two Pods with addresses, found {pods}"
@@ -139,7 +155,7 @@ def deployment(cluster):
     assert endpoints == set(pods.values()), f"the Service selects {endpoints}, not {pods}"
     cluster.release("upgrade", "deployment", *fast, "--set", "config.to=http://192.0.2.1:80", "--set", "config.listen=:8080")
     assert set(cluster.pods()) == set(pods), "a change of routes has replaced Pods"
-    cluster.release("upgrade", "deployment", "--set", "shutdown.delay=1", "--set", "shutdown.drain=6")
+    cluster.release("upgrade", "deployment", *plain, "--set", "shutdown.drain=6")
     until("all Pods are replaced", lambda: not cluster.serving() & set(pods) and len(cluster.serving()) == 2, WITHIN)
     until("old Pods have ended", lambda: len(cluster.pods()) == 2, WITHIN)
     for address in cluster.pods().values():
@@ -151,10 +167,15 @@ def daemonset(cluster):
     """A DaemonSet in the network of one node: the Gateway has an address of the range"""
     cluster.rig.kubectl("label", "node", "rig-a", "ringmain.dev/gateway=true")
     cluster.release("install", "daemonset", "--set", "shutdown.delay=0", "--set", "shutdown.drain=5")
-    assert len(cluster.pods()) == 1, f"expected a Pod on the labelled node, found {cluster.pods()}"
+    # Helm does not wait for it: one Pod may be unavailable.
+    until("a Pod on the labelled node", lambda: len(cluster.pods()) == 1, WITHIN)
     # The status may have the address that a Pod of the Deployment has written.
-    within = lambda: (address := cluster.gateway_address()) and address.startswith("10.97.") and address
-    cluster.serves(until("an address of the range", within, WITHIN))
+    def address():
+        found = cluster.gateway_address()
+        return found and found.startswith("10.97.") and found
+
+    cluster.serves(until("an address of the range", address, WITHIN))
+    assert len(cluster.pods()) == 1, f"expected a Pod on the labelled node only, found {cluster.pods()}"
     cluster.uninstall()
 
 
@@ -164,14 +185,14 @@ def main():
         sys.exit("chart_rig: expected a binary, and the folder of a rig in RINGMAIN_KUBE_RIG")
     os.environ["RIG_IMAGES"] = f"ringmain={pathlib.Path(sys.argv[1]).resolve()}"
     rig = Rig(folder)
-    cluster = Cluster(rig, Chart().helm)
     failures = 0
+    work = tempfile.TemporaryDirectory()
+    cluster = Cluster(rig, Chart().helm, pathlib.Path(work.name))
     try:
         rig.run("up.sh")
         for namespace in ("ringmain", "shop"):
             rig.kubectl("create", "namespace", namespace)
-        with tempfile.TemporaryDirectory() as folder:
-            secret, _ = certificate(pathlib.Path(folder), "shop")
+        secret, _ = certificate(pathlib.Path(work.name), "shop")
         rig.apply(secret, *yaml.safe_load_all(BACKEND))
         for case in (deployment, daemonset):
             try:
@@ -183,6 +204,7 @@ def main():
                 cluster.logs()
     finally:
         rig.run("down.sh")
+        work.cleanup()
     return 1 if failures else 0
 
 
