@@ -98,7 +98,11 @@ fn unknown_hardware_is_unknown_and_nothing_is_planned_for_it() {
 
 #[test]
 fn the_profile_for_nodes_is_the_exported_one() {
-    check("../../../deploy/seccomp/ringmain", "json", &json::text(&export::seccomp()));
+    check(
+        "../../../deploy/seccomp/ringmain",
+        "json",
+        &json::text(&export::seccomp()),
+    );
 }
 
 #[test]
