@@ -54,6 +54,8 @@ REFUSED = [
     ("config: {kubernetes: {controller: a/b}}", "config.kubernetes: set gatewayAPI instead"),
     ("config: {admin: {address: ':9901'}}", "config.admin.address: set ports instead"),
     ("config: {admin: {metrics: ':9902'}}", "config.admin.metrics: set ports instead"),
+    ("config: {limits: {drain_delay: 5s}}", "config.limits.drain_delay: set shutdown.delay instead"),
+    ("shutdown: {drain: 5, spread: 6}", "shutdown.spread must not exceed shutdown.drain"),
     ("config: {limits: {drain: 5s}}", "config.limits.drain: set shutdown.drain instead"),
     ("{existingConfigMap: edge, config: {access_log: stdout}}", "config has no effect with existingConfigMap"),
     ("privilegedPorts: true", "privilegedPorts is for hostNetwork"),
@@ -199,12 +201,12 @@ def consistent(chart):
         expect(container["readinessProbe"]["httpGet"]["path"] == "/readyz", f"{name}: readiness")
         expect(container["livenessProbe"]["httpGet"]["path"] == "/healthz", f"{name}: liveness depends on the API server")
         check_security(name, pod, container)
-        delay = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
         if by_kind(objects, "ConfigMap"):
             config = yaml.safe_load(only(objects, "ConfigMap")["data"]["ringmain.yaml"])
             expect(config["admin"]["metrics"] == f":{numbers['metrics']}", f"{name}: the probes are not at the port of the configuration")
-            drain = int(config["limits"]["drain"].removesuffix("s"))
-            expect(pod["terminationGracePeriodSeconds"] > delay + drain, f"{name}: Pods are killed before their drain has ended")
+            times = {key: int(value.removesuffix("s")) for key, value in config["limits"].items() if key.startswith("drain")}
+            expect(times.get("drain_spread", 0) <= times["drain"], f"{name}: the spread exceeds the drain")
+            expect(pod["terminationGracePeriodSeconds"] > times["drain_delay"] + times["drain"], f"{name}: Pods are killed before their drain has ended")
             expect(("kubernetes" in config) == pod["automountServiceAccountToken"], f"{name}: a token without use, or none")
 
 

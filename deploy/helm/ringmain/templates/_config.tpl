@@ -4,7 +4,10 @@
 {{- $admin := dict
   "address" (printf "127.0.0.1:%d" (int .Values.ports.admin))
   "metrics" (printf ":%d" (int .Values.ports.metrics)) -}}
-{{- $limits := dict "drain" (printf "%ds" (int .Values.shutdown.drain)) -}}
+{{- $limits := dict
+  "drain" (printf "%ds" (int .Values.shutdown.drain))
+  "drain_delay" (printf "%ds" (int .Values.shutdown.delay)) -}}
+{{- with .Values.shutdown.spread -}}{{- $_ := set $limits "drain_spread" (printf "%ds" (int .)) -}}{{- end -}}
 {{- $set := dict "admin" $admin "limits" $limits -}}
 {{- if .Values.gatewayAPI.enabled -}}
 {{- $pool := .Values.gatewayAPI.addresses -}}
@@ -47,8 +50,13 @@
 {{- fail (printf "config.admin.%s: set ports instead, which the probes use too" $key) -}}
 {{- end -}}
 {{- end -}}
-{{- if hasKey ($config.limits | default dict) "drain" -}}
-{{- fail "config.limits.drain: set shutdown.drain instead, from which terminationGracePeriodSeconds is calculated" -}}
+{{- range $key, $value := dict "drain" "drain" "drain_delay" "delay" "drain_spread" "spread" -}}
+{{- if hasKey ($config.limits | default dict) $key -}}
+{{- fail (printf "config.limits.%s: set shutdown.%s instead, from which terminationGracePeriodSeconds is calculated" $key $value) -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (int $v.shutdown.spread) (int $v.shutdown.drain) -}}
+{{- fail "shutdown.spread must not exceed shutdown.drain" -}}
 {{- end -}}
 {{- if and (not $v.gatewayAPI.enabled) (not $v.existingConfigMap) (not (or $config.listen $config.listeners)) -}}
 {{- fail "nothing to serve: gatewayAPI.enabled is false, and config has neither listen nor listeners" -}}

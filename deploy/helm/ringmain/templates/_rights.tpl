@@ -2,7 +2,7 @@
 
 {{/* Kinds of gateway.networking.k8s.io in namespaces whose status is written, apart from those of the chart's GatewayClass. */}}
 {{- define "ringmain.statusKinds" -}}
-[gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes, backendtlspolicies]
+[gateways, listenersets, httproutes, grpcroutes, tlsroutes, tcproutes, udproutes, backendtlspolicies]
 {{- end -}}
 
 {{/* Lists and watches, which the program does for all namespaces at once. */}}
