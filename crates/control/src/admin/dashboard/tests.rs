@@ -153,6 +153,7 @@ fn upstream(name: &str, attempts: u64, responses: [u64; 5], faults: &[(Fault, u6
         retries: 0,
         retries_refused: 0,
         mirrors: [0; MirrorOutcome::ALL.len()],
+        distances: None,
         attempts,
         responses,
         faults: faults.to_vec(),
