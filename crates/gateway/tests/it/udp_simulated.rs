@@ -211,12 +211,12 @@ fn clients_are_served_through_faults() {
 fn faulty_config(seed: u64, addrs: &[SocketAddr]) -> Config {
     let mut config = to(Protocol::Udp, addrs, |_, route, _| {
         route.datagrams.idle = Some(Duration::from_secs(30));
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             route.datagrams.responses = Some(1);
         }
     });
     // Some seeds have less room than clients.
-    config.limits.datagram_sessions = if seed % 5 == 0 { 6 } else { 64 };
+    config.limits.datagram_sessions = if seed.is_multiple_of(5) { 6 } else { 64 };
     config
 }
 
@@ -230,7 +230,7 @@ fn serve_through_faults(seed: u64) {
         .with(Fault::SlowWire, 50)
         .with(Fault::NoBuffers, 50)
         .with(Fault::ReceiveStops, 100)
-        .with(Fault::OpenFails, if seed % 4 == 0 { 100 } else { 0 })
+        .with(Fault::OpenFails, if seed.is_multiple_of(4) { 100 } else { 0 })
         .with(Fault::AtOnce, 100);
     let workers = 1 + (seed % 3) as usize;
     let addrs = [1, 2, 3].map(server_addr);
