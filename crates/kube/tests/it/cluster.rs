@@ -179,6 +179,8 @@ fn compact(debug: &str) -> String {
         ", slow_start: None",
         ", health: Health { active: None, outliers: None, panic_percent: 0 }",
         ", zone: None",
+        ", zones: None",
+        ", distance: Elsewhere",
         ", draining: false",
         ", minimum: Tls12",
         ", idle: Some(3600s)",
