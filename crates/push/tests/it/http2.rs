@@ -68,6 +68,8 @@ fn http2_streams_share_a_connection() {
     http2.turn();
     assert_eq!(http2.response(streams[0]).take_text(), "data: {}\n\n");
     client.shut_down();
+    // The last of the spread has its turn.
+    client.advance(Duration::from_secs(3));
     http2.turn();
     assert!(http2.response(streams[0]).end && http2.response(lines).end);
     drop(http2);

@@ -602,6 +602,6 @@ fn a_drain_spread_fits_into_the_drain() {
     assert_eq!((limits.drain_delay.as_secs(), limits.drain_spread), (0, None));
     check_errors(
         &config("{drain: 5s, drain_spread: 6s}"),
-        &["3:34: expected at most the time of `drain`, 5s, found `6s`"],
+        &["3:35: expected at most the time of `drain`, 5s, found `6s`"],
     );
 }
