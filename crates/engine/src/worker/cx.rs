@@ -246,7 +246,6 @@ impl Cx {
     /// Waits for a turn in a shutdown: futures of this worker that wait when it begins complete at an even rate over
     /// [`Cx::drain_spread`], from [`crate::limits::DRAIN_SPREAD_START`] on; a future that is created during the shutdown completes at
     /// once. For connections whose clients reconnect, so that they do not all do it at the same time.
-    #[must_use]
     pub fn drain_turn(&self) -> DrainTurn {
         DrainTurn::new(self)
     }

@@ -197,7 +197,7 @@ fn hosts_of(listener: &Listener) -> impl Iterator<Item = Option<&Hostname>> {
 pub(super) fn remove_conflicting<'c>(listeners: &mut Vec<&'c Arc<Listener>>, problems: &mut ProblemList) {
     let mut by_address: BTreeMap<(bool, &Addr, &str), AddressHosts<'_>> = BTreeMap::new();
     listeners.retain(|listener| {
-        let listener: &'c Arc<Listener> = *listener;
+        let listener: &'c Arc<Listener> = listener;
         let addresses = listener.addresses.iter().map(|address| {
             // Datagrams have a port space of their own, and each port 0 is a port of its own.
             let any = matches!(address, Addr::Inet(address) if address.port() == 0);
