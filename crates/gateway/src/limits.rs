@@ -304,7 +304,7 @@ pub const RING_POINTS: u32 = 160;
 /// Total points of such a ring. With more each endpoint has fewer, at least one.
 pub const RING_POINTS_MOST: usize = 1 << 20;
 
-/// The load that the healthy endpoints of a distance carry, in percent of their share of it: up to 28 % of near endpoints may be unhealthy
+/// The load that the healthy endpoints of a distance carry, in percent of their share: up to 28 % of near endpoints may be unhealthy
 /// before requests go farther away.
 pub const ZONE_LOAD_PERCENT: u64 = 140;
 

@@ -71,13 +71,11 @@ fn main() {
     let (routes, changes) = (number(5_000), number(200));
     let empty = live_bytes();
     let mut store = Store::new();
-    for (kind, object) in common_objects() {
+    for (kind, object) in common_objects()
+        .into_iter()
+        .chain((0..routes).flat_map(objects_of))
+    {
         put(&mut store, kind, &object, 1);
-    }
-    for at in 0..routes {
-        for (kind, object) in objects_of(at) {
-            put(&mut store, kind, &object, 1);
-        }
     }
     let filled = live_bytes();
     let started = Instant::now();

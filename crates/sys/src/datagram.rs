@@ -100,7 +100,7 @@ pub fn recv_message(
     message.msg_iov = std::ptr::from_mut(&mut vector);
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_BYTES;
+    message.msg_controllen = CONTROL_BYTES as _;
     let count = loop {
         // SAFETY: the message points to memory that is valid and exclusive for the call, with its lengths.
         let count = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &mut message, 0) };
@@ -118,7 +118,8 @@ pub fn recv_message(
         Some(Addr::Inet(from)) => Some(from),
         _ => None,
     };
-    let info = DatagramInfo::parse(&control.0[..message.msg_controllen.min(CONTROL_BYTES)]);
+    let length: usize = message.msg_controllen as _;
+    let info = DatagramInfo::parse(&control.0[..length.min(CONTROL_BYTES)]);
     Ok((count, from, info))
 }
 
@@ -140,7 +141,7 @@ pub fn send_message(fd: impl AsFd, data: &[u8], to: SocketAddr, control: &SendCo
     message.msg_iovlen = 1;
     if control.len > 0 {
         message.msg_control = control.words.as_ptr().cast_mut().cast();
-        message.msg_controllen = control.len;
+        message.msg_controllen = control.len as _;
     }
     loop {
         // SAFETY: the message points to memory that is valid for the call; the kernel only reads it.

@@ -193,7 +193,7 @@ fn applied_changes_are_exported_too() {
         unit.contains(" --step irq-affinity --step backlogs --state "),
         "{unit}"
     );
-    // `ringmain tune status` without options finds what the unit has applied.
+    // `ringmain tune status` without options finds the changes of the unit.
     let journal = unit
         .split(" --state ")
         .nth(1)

@@ -18,6 +18,7 @@ mod expansion;
 mod filters;
 mod grpc;
 mod kubernetes;
+mod limits;
 mod nats;
 mod policies;
 mod push;

@@ -181,7 +181,7 @@ impl<M: Send + 'static> Running<M> {
         self.shared.state() >= State::Draining
     }
 
-    /// Whether a shutdown is announced or has begun: load balancers should send no more to this process, which still takes new connections
+    /// Returns true if a shutdown is announced or has begun: load balancers should send no more to this process, which still takes new connections
     /// during [`Config::drain_delay`](crate::Config::drain_delay).
     #[must_use]
     pub fn is_drain_pending(&self) -> bool {

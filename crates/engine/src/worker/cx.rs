@@ -13,7 +13,7 @@ use bytes::Bytes;
 use ringmain_sys::addr::Addr;
 
 use super::core::{Core, WriteError};
-use super::drain::DrainTurn;
+use super::drain::{DrainHold, DrainTurn};
 use super::record::{Phase, Reason};
 use super::tasks::{TaskId, Tasks, TooManyTasks};
 use crate::backend::{Slot, SocketOption, Time};
@@ -229,7 +229,7 @@ impl Cx {
         self.core().draining
     }
 
-    /// Whether a shutdown begins after a delay ([`Config::drain_delay`](crate::Config::drain_delay)): new connections are still served, and
+    /// Returns true if a shutdown begins after a delay ([`Config::drain_delay`](crate::Config::drain_delay)): new connections are still served, and
     /// clients should be asked to use another one for later requests. It stays true while the process drains.
     #[must_use]
     pub fn is_drain_pending(&self) -> bool {
@@ -262,8 +262,7 @@ impl Cx {
     /// Has a graceful shutdown wait, at most for its grace time, until the result is dropped: for work without a connection.
     #[must_use]
     pub fn hold_drain(&self) -> DrainHold {
-        self.core().drain_holds += 1;
-        DrainHold(self.clone())
+        DrainHold::new(self)
     }
 
     /// Returns whether the process is shutting down because another one has taken over its listeners.
@@ -541,21 +540,6 @@ impl Drop for Sleep {
             let core = &mut *self.cx.0.core.borrow_mut();
             core.sleepers.remove(&mut core.wheel, slot);
         }
-    }
-}
-
-/// A graceful shutdown waits for this; see [`Cx::hold_drain`].
-pub struct DrainHold(Cx);
-
-impl fmt::Debug for DrainHold {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DrainHold")
-    }
-}
-
-impl Drop for DrainHold {
-    fn drop(&mut self) {
-        self.0.core().drain_holds -= 1;
     }
 }
 

@@ -285,7 +285,7 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Kept bytes first, then the end of data if that has come.
+    /// Kept bytes first, then the end of data if that has arrived.
     fn unread(&mut self, slot: Slot) {
         self.unread_since(slot, None);
     }

@@ -4,8 +4,9 @@
 //! pending ─▶ draining ─ DRAIN_SPREAD_START ─▶ rank 0 ─ spread / total ─▶ rank 1 … rank total-1
 //! ```
 //!
-//! Knows nothing of connections: a [`DrainTurn`] is a rank in the order, a [`DrainSchedule`] the instants of all ranks.
+//! Knows nothing of connections: a [`DrainTurn`] is a rank in the order, a [`DrainSchedule`] every rank's instant.
 
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -123,6 +124,28 @@ impl Drop for DrainTurn {
 impl std::fmt::Debug for DrainTurn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("DrainTurn")
+    }
+}
+
+/// A graceful shutdown waits for this; see [`Cx::hold_drain`].
+pub struct DrainHold(Cx);
+
+impl DrainHold {
+    pub(super) fn new(cx: &Cx) -> DrainHold {
+        cx.core().drain_holds += 1;
+        DrainHold(cx.clone())
+    }
+}
+
+impl fmt::Debug for DrainHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DrainHold")
+    }
+}
+
+impl Drop for DrainHold {
+    fn drop(&mut self) {
+        self.0.core().drain_holds -= 1;
     }
 }
 

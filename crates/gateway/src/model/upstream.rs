@@ -134,7 +134,7 @@ impl Distance {
 pub enum ZonePreference {
     /// Near endpoints get every request that they can carry.
     Prefer,
-    /// Near endpoints get no more requests than their part of all endpoints can carry, if each zone sends as many requests as another. So
+    /// Near endpoints get no more requests than their share of the endpoints can carry, if each zone sends as many requests as another. So
     /// zones with few endpoints are not overloaded.
     Balance,
 }

@@ -10,7 +10,7 @@
 //! A side that has closed still receives the rest from the other. A client on an HTTP/2 stream must close its side within [`TUNNEL_REST`]:
 //! the stream carries a WebSocket, in which nothing follows the server's close, and some browsers never close such a stream.
 //!
-//! When the process shuts down, WebSockets are closed at an even rate ([`Cx::drain_turn`](ringmain_engine::Cx::drain_turn)), since their
+//! WebSockets are closed in a shutdown at an even rate ([`Cx::drain_turn`](ringmain_engine::Cx::drain_turn)), since their
 //! clients reconnect. The client's reply, a Close frame with the same code, reaches the upstream as its notification. Tunnels of
 //! other protocols remain until the time of the shutdown has expired.
 //!

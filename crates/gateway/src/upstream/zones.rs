@@ -118,7 +118,7 @@ impl DistanceTiers {
         Some(TierShares(shares))
     }
 
-    /// Limits near endpoints to the requests that their part of all endpoints can carry.
+    /// Limits near endpoints to the requests that their share of the endpoints can carry.
     fn cap_near(&self, shares: &mut [u64; Distance::ALL.len()], loads: &[TierLoad; Distance::ALL.len()]) {
         let [node, zone, elsewhere] = loads.map(|load| load.healthy);
         let near = shares[0] + shares[1];

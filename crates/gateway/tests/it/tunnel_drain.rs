@@ -52,7 +52,7 @@ fn a_websocket_is_closed_between_two_frames() {
     assert_eq!(client.read(usize::MAX), [&b"llo"[..], &CLOSE].concat());
     assert!(!client.eof());
 
-    // The upstream learns of it from the client's reply, and closes.
+    // The client's reply notifies the upstream, which closes.
     write(&client, REPLY);
     scene.pass(Duration::from_millis(20));
     assert_eq!(origin.read(usize::MAX), REPLY);

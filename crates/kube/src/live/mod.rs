@@ -182,16 +182,7 @@ pub async fn run(
         if applied.elapsed() >= limits::QUIET_AT_MOST {
             continue;
         }
-        let latest = Instant::now() + limits::QUIET_AT_MOST;
-        loop {
-            let until = latest.min(Instant::now() + limits::QUIET);
-            tokio::select! {
-                biased;
-                Ok(Some(change)) = timeout_at(until, changes.recv()) => live.take(change),
-                Ok(Some(object)) = timeout_at(until, objects.recv()) => live.take_returned(object),
-                else => break,
-            }
-        }
+        live.take_burst(&mut changes, &mut objects).await;
     }
     for feed in live.feeds.values() {
         feed.task.abort();
@@ -347,6 +338,24 @@ impl Live {
                     Reason::TooManyObjects,
                     error.to_string(),
                 );
+            }
+        }
+    }
+
+    /// Takes the changes of a burst: until none follows for [`limits::QUIET`], at most for [`limits::QUIET_AT_MOST`].
+    async fn take_burst(
+        &mut self,
+        changes: &mut mpsc::Receiver<Change>,
+        objects: &mut mpsc::Receiver<Object>,
+    ) {
+        let latest = Instant::now() + limits::QUIET_AT_MOST;
+        loop {
+            let until = latest.min(Instant::now() + limits::QUIET);
+            tokio::select! {
+                biased;
+                Ok(Some(change)) = timeout_at(until, changes.recv()) => self.take(change),
+                Ok(Some(object)) = timeout_at(until, objects.recv()) => self.take_returned(object),
+                else => break,
             }
         }
     }

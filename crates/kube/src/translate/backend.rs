@@ -121,20 +121,7 @@ impl Context<'_> {
             return Backend::broken(Fault::new("UnsupportedProtocol", message));
         }
         let certificate = usage.certificate.filter(|_| found.is_some());
-        let mut name = format!("{}{}", upstream_prefix(service), port.port);
-        if is_h2 && !matches!(app, "kubernetes.io/h2c" | "grpc") {
-            name.push_str("+h2");
-        }
-        if usage.passthrough {
-            name.push_str("+passthrough");
-        }
-        if usage.from.kind == Kind::UdpRoute {
-            name.push_str("+udp");
-        }
-        if certificate.is_some() {
-            name.push_str(&format!("+{}", usage.gateway));
-        }
-        let name: Name = name.into();
+        let name = upstream_name(usage, service, port, is_h2, certificate.is_some());
         let target = Target::Upstream(Arc::clone(&name));
         self.reads.upstreams.insert(Arc::clone(&name));
         let (budget, affinity) = self.traffic(usage, service, port);
@@ -162,7 +149,7 @@ impl Context<'_> {
         let distribution = TrafficDistribution::of(object);
         let endpoints = endpoints(self.store, service, port, &self.location, distribution);
         let mut upstream = Upstream::new(Arc::clone(&name), endpoints);
-        // Where no endpoint is near, all are alike.
+        // All endpoints are alike if none is near.
         upstream.zones = self.location.is_known().then_some(ZonePreference::Prefer);
         upstream.protocol = if is_h2 {
             UpstreamProtocol::Http2
@@ -185,6 +172,31 @@ impl Context<'_> {
         self.upstreams.insert(name, known);
         Backend::resolved(target, affinity)
     }
+}
+
+/// The name of the upstream for a port: usages that connect in another way have their own.
+fn upstream_name(
+    usage: &Usage<'_>,
+    service: &Id,
+    port: &ServicePort,
+    is_h2: bool,
+    has_certificate: bool,
+) -> Name {
+    let mut name = format!("{}{}", upstream_prefix(service), port.port);
+    let app = port.app_protocol.as_deref().unwrap_or_default();
+    if is_h2 && !matches!(app, "kubernetes.io/h2c" | "grpc") {
+        name.push_str("+h2");
+    }
+    if usage.passthrough {
+        name.push_str("+passthrough");
+    }
+    if usage.from.kind == Kind::UdpRoute {
+        name.push_str("+udp");
+    }
+    if has_certificate {
+        name.push_str(&format!("+{}", usage.gateway));
+    }
+    name.into()
 }
 
 /// The start of the names of a Service's upstreams.

@@ -70,7 +70,7 @@ async fn handle_consume(
     // nginx would buffer the start of the response.
     call.add_header("x-accel-buffering", "no")?;
     replies.stream_without_rate_limit().await?;
-    // When the process drains, the worker disconnects clients one after the other.
+    // The worker of a process that drains disconnects clients one after the other.
     while let Some(bytes) = stream.next_chunk().await {
         replies.send_encoded(Bytes::from(bytes)).await?;
         session.on_drained();

@@ -335,5 +335,8 @@ fn user_commands_run_on_every_worker(server: &Server) {
     program.until(r#"{"result":{}}"#);
     server.running.shut_down();
     let before = other.until("\r\n0\r\n\r\n");
-    assert!(before.contains(r#""code":3001"#) && !before.contains("3503"), "{before}");
+    assert!(
+        before.contains(r#""code":3001"#) && !before.contains("3503"),
+        "{before}"
+    );
 }

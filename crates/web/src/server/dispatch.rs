@@ -73,7 +73,7 @@ impl HttpServer {
             return step(bytes.len() + rest.len(), next);
         }
         let max = self.app.limits.requests_per_connection;
-        // A client that is told so before the listeners close opens its next connection elsewhere.
+        // A client that is notified before the listeners close opens its next connection elsewhere.
         state.last |= max.is_some_and(|max| state.requests >= max) || self.worker.cx.is_drain_pending();
         let mut incoming = IncomingRequest {
             head,

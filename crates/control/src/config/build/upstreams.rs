@@ -88,25 +88,8 @@ impl Builder<'_> {
         part: document::UpstreamSection,
         position: FilePosition,
     ) -> model::Upstream {
-        let endpoints = list_items(part.endpoints)
-            .into_iter()
-            .filter_map(|at| match at.value? {
-                ShortOrFull::Short(Parsed(location)) => Some(Endpoint::new(location)),
-                ShortOrFull::Full(part) => {
-                    let Some(location) = parsed_value(part.at) else {
-                        self.errors.report(at.position, "the key `at`", "none");
-                        return None;
-                    };
-                    let mut endpoint = Endpoint::new(location);
-                    set_if_some(&mut endpoint.weight, field_value(part.weight));
-                    set_if_some(&mut endpoint.draining, field_value(part.draining));
-                    endpoint.zone = field_value(part.zone).map(Into::into);
-                    if self.zone.is_some() && endpoint.zone == self.zone {
-                        endpoint.distance = Distance::Zone;
-                    }
-                    Some(endpoint)
-                }
-            });
+        let endpoints = list_items(part.endpoints);
+        let endpoints = endpoints.into_iter().filter_map(|at| self.build_endpoint(at));
         let mut upstream = model::Upstream::new(name, endpoints.collect());
         if upstream.endpoints.is_empty() {
             self.errors
@@ -162,6 +145,29 @@ impl Builder<'_> {
             upstream.retry_budget.interval = time_value(part.interval);
         }
         upstream
+    }
+
+    fn build_endpoint(
+        &self,
+        at: Spanned<ShortOrFull<Parsed<EndpointLocation>, document::EndpointSection>>,
+    ) -> Option<Endpoint> {
+        match at.value? {
+            ShortOrFull::Short(Parsed(location)) => Some(Endpoint::new(location)),
+            ShortOrFull::Full(part) => {
+                let Some(location) = parsed_value(part.at) else {
+                    self.errors.report(at.position, "the key `at`", "none");
+                    return None;
+                };
+                let mut endpoint = Endpoint::new(location);
+                set_if_some(&mut endpoint.weight, field_value(part.weight));
+                set_if_some(&mut endpoint.draining, field_value(part.draining));
+                endpoint.zone = field_value(part.zone).map(Into::into);
+                if self.zone.is_some() && endpoint.zone == self.zone {
+                    endpoint.distance = Distance::Zone;
+                }
+                Some(endpoint)
+            }
+        }
     }
 
     fn build_upstream_tls(&self, part: document::UpstreamTlsSection) -> model::UpstreamTls {

@@ -70,13 +70,13 @@ pub(in crate::config) struct EndpointSection {
 }
 
 /// The preference of endpoints by zone. Requests go to other zones in the measure in which endpoints of this zone are unhealthy: they
-/// carry all requests while 72 % of them are healthy, 70 % of the requests with half of them, and none if no endpoint is healthy.
+/// carry all requests while 72 % are healthy, 70 % of the requests if half are, and none if no endpoint is healthy.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum ZonePreference {
     /// Endpoints of this zone get every request that they can carry.
     Prefer,
-    /// Endpoints of this zone get no more requests than their part of all endpoints can carry, if each zone sends as many requests as
+    /// Endpoints of this zone get no more requests than their share of the endpoints can carry, if each zone sends as many requests as
     /// another: one of ten endpoints in two zones gets a fifth of the requests of its zone.
     Balance,
 }

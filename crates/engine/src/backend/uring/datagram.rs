@@ -81,7 +81,7 @@ impl Uring {
             // SAFETY: all-zero is a valid msghdr: null pointers and zero lengths.
             let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
             header.msg_namelen = ADDRESS_BYTES as u32;
-            header.msg_controllen = CONTROL_BYTES;
+            header.msg_controllen = CONTROL_BYTES as _;
             Box::new(header)
         });
         let header = std::ptr::from_ref(&**header);
@@ -168,7 +168,7 @@ impl Uring {
         sending.header.msg_iov = std::ptr::from_mut(&mut sending.vector);
         sending.header.msg_iovlen = 1;
         sending.header.msg_control = std::ptr::null_mut();
-        sending.header.msg_controllen = sending.control.len();
+        sending.header.msg_controllen = sending.control.len() as _;
         if !sending.control.is_empty() {
             sending.header.msg_control = sending.control.as_ptr().cast_mut();
         }

@@ -27,7 +27,7 @@ pub(super) struct CheckedConfig<'c> {
     pub(super) routes: Vec<CheckedRoute<'c>>,
     pub(super) streams: Vec<Arc<StreamRoute>>,
     upstreams: NameSet<'c>,
-    /// Every upstream of the last configuration is there.
+    /// Every upstream of the last configuration exists.
     has_last_upstreams: bool,
     /// Addresses of valid upstreams that depend on no other part, sorted.
     clean_upstreams: Vec<usize>,
@@ -50,7 +50,7 @@ pub(super) struct CleanParts {
     routes: Box<[(usize, u32)]>,
     /// Addresses of upstreams that depend on no other part; sorted.
     upstreams: Box<[usize]>,
-    /// The names of all valid upstreams, sorted.
+    /// The names of valid upstreams, sorted.
     names: Box<[Name]>,
     /// Each listener that is served, and whether its protocol is HTTP.
     listeners: Box<[(Name, bool)]>,

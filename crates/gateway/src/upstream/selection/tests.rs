@@ -216,7 +216,7 @@ fn near_endpoints_share_their_requests_evenly() {
             near.abs_diff(expected) <= REQUESTS / 20,
             "seed {seed}, {balance:?}: {counts:?}"
         );
-        // Rings and tables are of all endpoints: gaps between the near ones differ.
+        // Rings and tables have every endpoint: gaps between the near ones differ.
         let tolerance = match balance {
             Balance::RingHash(_) | Balance::Maglev(_) => near / 6,
             _ => near / 20,

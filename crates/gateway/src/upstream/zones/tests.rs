@@ -3,7 +3,7 @@
 use super::{DistanceTiers, TierLoad, TierShares};
 use crate::model::{Distance, Endpoint, EndpointLocation, Upstream, ZonePreference};
 
-/// `loads` are the weights of endpoints by distance: those that are healthy, of all. `expected` are thousandths.
+/// `loads` are the weights of endpoints by distance: healthy ones, and the total. `expected` are thousandths.
 #[track_caller]
 fn check(preference: ZonePreference, loads: [(u64, u64); 3], expected: Option<[u64; 3]>) {
     let zones = [Some("a".into()), Some("a".into()), Some("b".into())];
@@ -23,7 +23,7 @@ fn near_endpoints_get_what_they_can_carry() {
     use ZonePreference::Prefer;
     check(Prefer, [(0, 0), (3, 3), (6, 6)], Some([0, 1000, 0]));
     check(Prefer, [(1, 1), (3, 3), (6, 6)], Some([1000, 0, 0]));
-    // 72 % of the near endpoints carry everything, half of them carry 70 %.
+    // 72 % of the near endpoints carry everything, half carry 70 %.
     check(Prefer, [(0, 0), (72, 100), (6, 6)], Some([0, 1000, 0]));
     check(Prefer, [(0, 0), (1, 2), (6, 6)], Some([0, 700, 300]));
     check(Prefer, [(0, 1), (1, 2), (6, 6)], Some([0, 700, 300]));
