@@ -282,7 +282,7 @@ class Load:
 
     def __init__(self, cluster, host, *options):
         url = f"http://{until('an address', cluster.address)}:{PORT}/"
-        command = [cluster.args.load, "bench", url, "-H", f"Host: {host}", "--format", "json", *options]
+        command = [cluster.args.load, "bench", url, "-H", f"Host: {host}", "--json", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def report(self):
