@@ -29,7 +29,6 @@ import itertools
 import json
 import os
 import pathlib
-import signal
 import socket
 import statistics
 import subprocess
@@ -44,7 +43,7 @@ sys.path[0] = str(REPO / "tests" / "kube")
 
 import http.client  # noqa: E402
 
-from rig import Admin, Rig, free_port, own_address, status, until  # noqa: E402
+from rig import Admin, Process, Rig, free_port, own_address, status, until  # noqa: E402
 
 TESTS = ["attached", "propagation", "change", "scale", "traffic", "listenersets", "failover"]
 ON_REQUEST = ["churn"]
@@ -57,34 +56,6 @@ WITHIN = 60.0
 GROUP = "/apis/gateway.networking.k8s.io/v1"
 SPACE = f"{GROUP}/namespaces/bench"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/bench/endpointslices"
-
-
-class Process:
-    """A process whose CPU time and memory are read."""
-
-    def __init__(self, command, log, env=None):
-        self.log = log
-        with log.open("w") as out:
-            self.process = subprocess.Popen(command, env={**os.environ, **(env or {})}, stdout=out, stderr=out)
-
-    def cpu(self):
-        """CPU seconds of the process, user and system."""
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def resident(self):
-        """Resident memory in MB."""
-        lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
-
-    def end(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
 
 
 class Ringmain:

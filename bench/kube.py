@@ -18,9 +18,7 @@ import concurrent.futures
 import itertools
 import os
 import pathlib
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -33,7 +31,7 @@ sys.path[0] = str(REPO / "tests" / "kube")
 import http.client  # noqa: E402
 import http.server  # noqa: E402
 
-from rig import Admin, Rig, free_port, own_address, status, until  # noqa: E402
+from rig import Admin, Process, Rig, free_port, own_address, status, until  # noqa: E402
 
 POOL = "127.98.0.0/16"
 PORT = 18090
@@ -61,34 +59,17 @@ class Backend(http.server.BaseHTTPRequestHandler):
         pass
 
 
-class Replica:
+class Replica(Process):
     """A process of ringmain that follows the API server as the administrator of the rig."""
 
     def __init__(self, binary, folder, kubeconfig):
         self.admin = free_port()
         config = folder / f"config-{self.admin}.yaml"
         config.write_text(f"kubernetes: {{addresses: {{pool: {POOL}}}}}\nadmin: {{address: '127.0.0.1:{self.admin}'}}\n")
-        self.log = folder / f"log-{self.admin}"
         self.began = time.monotonic()
-        with self.log.open("w") as log:
-            env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-            self.process = subprocess.Popen([binary, "run", str(config)], env=env, stdout=log, stderr=log)
+        super().__init__([binary, "run", str(config)], folder / f"log-{self.admin}", {"KUBECONFIG": str(kubeconfig)})
         until("ready", lambda: status(f"http://127.0.0.1:{self.admin}/readyz") == 200, within=120)
         self.cold = time.monotonic() - self.began
-
-    def cpu(self):
-        """CPU seconds of the process, user and system."""
-        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def resident(self):
-        """Resident memory in MB."""
-        lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=30)
 
 
 def route(number, path):

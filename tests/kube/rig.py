@@ -108,6 +108,34 @@ class Admin:
         return json.loads(text)
 
 
+class Process:
+    """A process whose CPU time and memory are read."""
+
+    def __init__(self, command, log, env=None):
+        self.log = log
+        with log.open("w") as out:
+            self.process = subprocess.Popen(command, env={**os.environ, **(env or {})}, stdout=out, stderr=out)
+
+    def cpu(self):
+        """CPU seconds of the process, user and system."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident(self):
+        """Resident memory in MB."""
+        lines = pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
 class Repeated:
     """Calls functions again and again, each in a thread of its own, until the end of the block."""
 

@@ -1,7 +1,7 @@
 //! Datagram sockets for asynchronous code.
 //!
 //! The kernel reports some errors late (a send that failed, an ICMP error): once, at the next call of any kind but [`Udp::try_send`];
-//! the socket remains usable. One task may receive while another sends. Knows nothing of what is in the datagrams.
+//! the socket remains usable. One task may receive while another sends. Knows no payload.
 
 use std::fmt;
 use std::future::poll_fn;

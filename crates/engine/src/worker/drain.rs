@@ -121,8 +121,8 @@ impl Drop for DrainTurn {
     }
 }
 
-impl std::fmt::Debug for DrainTurn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for DrainTurn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("DrainTurn")
     }
 }

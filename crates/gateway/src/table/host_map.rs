@@ -96,7 +96,7 @@ pub(super) struct HostMapBuilder<'b, P> {
     no_streams: Arc<StreamMap>,
 }
 
-/// Routes by number: of each listener that they name, and those that name none, which are for every listener.
+/// The numbers of routes: of those that name a listener, by its name, and of those that apply to every listener.
 struct AttachedNumbers<'b> {
     by_listener: BTreeMap<&'b str, Vec<u32>>,
     everywhere: Vec<u32>,

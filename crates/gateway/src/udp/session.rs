@@ -276,6 +276,10 @@ pub(super) async fn run(worker: Rc<Worker>, session: Rc<Session>, upstream: Arc<
 
 async fn serve(worker: &Rc<Worker>, session: &Rc<Session>) -> Result<SessionEnd, Fault> {
     let pool = &session.pool;
+    if !pool.is_plain() {
+        // What is to be encrypted is never sent in the clear.
+        return Err(Fault::BrokenBackend);
+    }
     let _permit = pool.admit_request()?;
     pool.wait_until_resolved(pool.connect_timeout()).await;
     let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();

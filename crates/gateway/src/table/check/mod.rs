@@ -1,6 +1,7 @@
 //! Checks across parts of a configuration: names that do not exist, parts that exclude each other, numbers out of range. One
 //! function for each kind of part; each reports every error that it finds.
 
+mod datagrams;
 mod listeners;
 mod rules;
 mod unresolved;
@@ -16,6 +17,7 @@ use crate::model::{
     WeightedBackend,
 };
 
+use datagrams::DatagramUpstreams;
 pub(crate) use unresolved::unresolved_parts;
 
 /// The valid parts of a configuration, and the errors of the others.
@@ -349,9 +351,14 @@ fn check_streams(
 ) -> Vec<Arc<StreamRoute>> {
     let outcome = Consequence::ShareResponds500;
     let again = problems.report_duplicates(&config.streams, |part| &part.name, ConfigPart::Stream, outcome);
+    let has_datagrams = listeners.values().any(|part| part.protocol.is_datagram());
+    let parts = config.upstreams.iter().filter(|_| has_datagrams);
+    // The first of equals, which is the one that is served.
+    let parts: DatagramUpstreams<'_> = parts.rev().map(|part| (&*part.name, part)).collect();
     let mut listed = Vec::with_capacity(config.streams.len());
     for (stream, again) in config.streams.iter().zip(again) {
-        if rules::check_stream(stream, listeners, upstreams, problems) {
+        let is_attached = rules::check_stream(stream, listeners, upstreams, problems);
+        if is_attached && datagrams::check_datagrams(stream, listeners, &parts, problems) {
             listed.push(if again {
                 Arc::new(rejected_stream(stream))
             } else {

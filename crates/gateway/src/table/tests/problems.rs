@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{WEB, compile, config, facts, listener, route, rule, takes};
 use crate::model::{
-    Action, Addr, Certificate, Config, Endpoint, EndpointLocation, Forward, HeaderName, ListenerTls, Path,
-    PathRewrite, Protocol, Retry, Rule, Secret, StreamRoute, Upstream,
+    Action, Addr, Certificate, Config, DatagramSessions, Endpoint, EndpointLocation, Forward, HeaderName,
+    ListenerTls, Path, PathRewrite, Protocol, ProxyProtocolVersion, Retry, Rule, Secret, StreamRoute,
+    Upstream, UpstreamTls, WeightedBackend,
 };
 use crate::table::Table;
 
@@ -318,6 +319,67 @@ fn datagrams_have_no_hosts_and_ports_of_their_own() {
     );
     let kinds = table.addresses().iter().map(|(.., is_datagram)| is_datagram);
     assert_eq!(kinds.collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn streams_of_datagrams_have_nothing_that_only_connections_have() {
+    let mut config = config([]);
+    let at = |name: &str, port, protocol| {
+        let mut listener = listener(name, port, &[]);
+        listener.protocol = protocol;
+        Arc::new(listener)
+    };
+    config.listeners = vec![at("dns", 53, Protocol::Udp), at("tcp", 54, Protocol::Tcp)];
+    let upstream = |name: &str, address| Upstream::new(name, vec![Endpoint::new(address)]);
+    let inet = || EndpointLocation::Address("127.0.0.1:53".parse().unwrap());
+    let mut tls = upstream("tls", inet());
+    tls.tls = Some(UpstreamTls::default());
+    let mut announced = upstream("announced", inet());
+    announced.proxy_protocol = Some(ProxyProtocolVersion::V2);
+    let unix = upstream("unix", EndpointLocation::Unix("/run/x".into()));
+    config.upstreams = [upstream("plain", inet()), tls, announced, unix]
+        .map(Arc::new)
+        .into();
+    let stream = |name: &str, listeners: &[&str], hosts: &[&str], to: &str, responses| {
+        let route = route(name, hosts, &[]);
+        Arc::new(StreamRoute {
+            name: route.name,
+            listeners: listeners.iter().map(|name| (*name).into()).collect(),
+            hostnames: route.hostnames,
+            backends: vec![WeightedBackend::new(to)],
+            idle: None,
+            datagrams: DatagramSessions {
+                responses,
+                ..DatagramSessions::default()
+            },
+        })
+    };
+    config.streams = vec![
+        stream("plain", &["dns"], &[], "plain", Some(1)),
+        stream("tls", &["dns"], &[], "tls", None),
+        stream("announced", &["dns"], &[], "announced", None),
+        stream("unix", &["dns"], &[], "unix", None),
+        stream("both", &[], &["a.example"], "tls", Some(1)),
+        stream("hosts", &["dns"], &["a.example"], "plain", None),
+        stream("connections", &["tcp"], &["a.example"], "tls", Some(2)),
+    ];
+    told(
+        config,
+        &[
+            "stream `tls`: backends: expected an upstream without TLS, as datagrams are forwarded unchanged, found \
+             `tls` of upstream `tls`; its share of requests receives 500",
+            "stream `announced`: backends: expected an upstream without PROXY protocol, which starts connections, found \
+             `proxy_protocol` of upstream `announced`; its share of requests receives 500",
+            "stream `unix`: backends: expected an upstream of IP addresses and hosts for UDP, found a Unix socket of \
+             upstream `unix`; its share of requests receives 500",
+            "stream `both`: backends: expected an upstream without TLS, as datagrams are forwarded unchanged, found \
+             `tls` of upstream `tls`; its share of requests receives 500",
+            "stream `hosts`: hostnames: expected no hosts: datagrams have no host to select by, found `a.example`; it \
+             is ignored",
+            "stream `connections`: responses: expected a listener of UDP: connections end by themselves, found 2; it is \
+             ignored",
+        ],
+    );
 }
 
 #[test]

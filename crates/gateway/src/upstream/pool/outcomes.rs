@@ -37,6 +37,12 @@ impl UpstreamPool {
         }
     }
 
+    /// Returns whether connections to the upstream have nothing of their own before or around the bytes that are forwarded.
+    pub(crate) fn is_plain(&self) -> bool {
+        let config = &self.refresh_snapshot().upstream.config;
+        config.tls.is_none() && config.proxy_protocol.is_none()
+    }
+
     /// Records the response time of an endpoint.
     pub(crate) fn record_latency(&self, endpoint: &PoolEndpoint, span: Duration) {
         if let Some(half_life) = self.refresh_snapshot().upstream.balancer.half_life() {

@@ -222,7 +222,7 @@ pub fn an_icmp_error_ends_receiving<H: Harness>(harness: H) {
     driver.connected(0, slot).expect("no packet is sent");
     driver.recv_from(0, slot, socket);
     drop(far);
-    driver.send_to(0, slot, socket, far_addr, b"to nobody");
+    driver.send_to(0, slot, socket, far_addr, b"unreachable");
     let is = |event: &Event| matches!(event, Event::DatagramsEnded { slot: of, .. } if *of == slot);
     let error = match driver.take(0, "DatagramsEnded", is) {
         Event::DatagramsEnded {
