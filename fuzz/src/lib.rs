@@ -8,6 +8,7 @@ pub mod addr;
 pub mod channel_pattern;
 pub mod config;
 mod conversation;
+pub mod datagram_control;
 pub mod differences;
 pub mod form;
 pub mod grpc;
@@ -36,6 +37,7 @@ pub mod tune;
 pub mod ws_differences;
 mod ws_fast;
 pub mod ws_frames;
+pub mod ws_tracker;
 
 /// One target.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +61,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "config",
         run: config::run,
+    },
+    Target {
+        name: "datagram_control",
+        run: datagram_control::run,
     },
     Target {
         name: "form",
@@ -139,5 +145,9 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "ws_frames",
         run: ws_frames::run,
+    },
+    Target {
+        name: "ws_tracker",
+        run: ws_tracker::run,
     },
 ];

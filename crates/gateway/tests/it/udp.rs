@@ -8,7 +8,8 @@ use std::time::Duration;
 use ringmain_engine::Config as EngineConfig;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{
-    Balance, Config, DatagramSessions, HashKey, Listener, Protocol, StreamRoute, Upstream, WeightedBackend,
+    Balance, Config, DatagramSessions, HashKey, Hostname, Listener, Protocol, StreamRoute, Upstream,
+    UpstreamTls, WeightedBackend,
 };
 use ringmain_gateway::stats::{DatagramDrop, DatagramReport, SessionEnd};
 
@@ -23,6 +24,7 @@ on_every_backend! {
     replies_leave_from_the_address_of_the_client,
     a_source_has_one_endpoint,
     an_unreachable_endpoint_is_replaced,
+    nothing_is_sent_in_the_clear_to_an_upstream_with_tls,
     the_least_recently_used_session_is_evicted,
     a_session_ends_with_its_responses,
     a_reload_keeps_sessions,
@@ -222,6 +224,34 @@ fn an_unreachable_endpoint_is_replaced(engine: EngineConfig) {
         });
         assert!(buffer.starts_with(b"alive "));
     }
+    gates.shut_down();
+}
+
+fn nothing_is_sent_in_the_clear_to_an_upstream_with_tls(engine: EngineConfig) {
+    let endpoint = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let addr = endpoint.local_addr().expect("it is bound");
+    let change = |_: &mut Listener, _: &mut StreamRoute, upstream: &mut Upstream| {
+        upstream.tls = Some(UpstreamTls {
+            server_name: Some(Hostname::parse("a.example").expect("a name")),
+            ..UpstreamTls::default()
+        });
+    };
+    let gates = Gates::open(engine, udp(&[addr], |_, _, _| {}));
+    let problems = gates.change(udp(&[addr], change));
+    assert!(
+        problems[0].contains("expected an upstream without TLS"),
+        "{problems:?}"
+    );
+    client(&gates, 0).send(b"secret").expect("the gateway receives");
+    let unavailable = || -> u64 {
+        let all = gates.gateway.datagram_reports();
+        all.iter()
+            .map(|report| report.dropped[DatagramDrop::Unavailable as usize])
+            .sum()
+    };
+    until(|| unavailable() == 1);
+    endpoint.set_nonblocking(true).expect("a socket");
+    assert!(endpoint.recv(&mut [0; 64]).is_err());
     gates.shut_down();
 }
 
