@@ -7,7 +7,7 @@ use ringmain_sys::datagram::DatagramInfo;
 /// Laws: no panic, wherever the bytes are cut; the size of segments is above zero; a local address is no multicast address of IPv6.
 ///
 /// # Panics
-/// When a law is broken.
+/// If a law is broken.
 pub fn run(input: &[u8]) {
     for end in 0..=input.len() {
         let info = DatagramInfo::parse(&input[..end]);

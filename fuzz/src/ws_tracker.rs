@@ -8,7 +8,7 @@ use ringmain_wire::ws::FrameTracker;
 /// ends at the first of these.
 ///
 /// # Panics
-/// When a law is broken.
+/// If a law is broken.
 pub fn run(input: &[u8]) {
     let Some((cut, bytes)) = input.split_first_chunk::<2>() else {
         return;

@@ -277,7 +277,7 @@ pub(super) async fn run(worker: Rc<Worker>, session: Rc<Session>, upstream: Arc<
 async fn serve(worker: &Rc<Worker>, session: &Rc<Session>) -> Result<SessionEnd, Fault> {
     let pool = &session.pool;
     if !pool.is_plain() {
-        // What is to be encrypted is never sent in the clear.
+        // Data that must be encrypted is never sent in the clear.
         return Err(Fault::BrokenBackend);
     }
     let _permit = pool.admit_request()?;

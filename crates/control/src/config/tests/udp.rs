@@ -32,6 +32,43 @@ fn udp_has_no_hosts_and_no_connections() {
 }
 
 #[test]
+fn parts_that_only_connections_have_are_refused_at_their_stream() {
+    let dns = "listeners: {dns: {address: ':53', protocol: udp}}\n";
+    let upstream = |keys: &str| {
+        format!(
+            "{dns}streams: {{dns: {{to: u}}}}\nupstreams: {{u: {{endpoints: ['127.0.0.1:1'], {keys}}}}}\n"
+        )
+    };
+    let checks = [
+        (
+            upstream("tls: {server_name: a.example}"),
+            "without TLS, as datagrams are forwarded unchanged",
+        ),
+        (upstream("proxy_protocol: v2"), "without PROXY protocol"),
+        (
+            format!("{dns}streams: {{dns: {{to: 'unix:/run/x'}}}}\n"),
+            "IP addresses and hosts for UDP",
+        ),
+        (
+            format!("{dns}streams: {{dns: {{hosts: a.example, to: 'http://127.0.0.1:1'}}}}\n"),
+            "no hosts: datagrams have no host",
+        ),
+        (
+            "listeners: {t: {address: ':53', protocol: tcp}}\nstreams: {t: {to: 'http://127.0.0.1:1', responses: 1}}\n"
+                .to_owned(),
+            "a listener of UDP: connections end by themselves",
+        ),
+    ];
+    for (text, expected) in checks {
+        let errors = all_errors_of(&text);
+        assert!(
+            errors.len() == 1 && errors[0].starts_with("c.yaml:2:") && errors[0].contains(expected),
+            "expected {expected}, found {errors:?}"
+        );
+    }
+}
+
+#[test]
 fn udp_sessions_have_their_own_idle_time() {
     let of = |keys: &str| {
         let text = format!(

@@ -60,7 +60,7 @@ fn attached_listeners<'l>(
     all.filter(is_named).map(|listener| &***listener)
 }
 
-/// Returns the part of an upstream that datagrams cannot have: what is expected, and what was found.
+/// Returns the part of an upstream that datagrams cannot have: the expectation, and the name of the part.
 fn unfit_part(upstream: &Upstream) -> Option<(&'static str, &'static str)> {
     let is_unix = |location: &EndpointLocation| matches!(location, EndpointLocation::Unix(_));
     if upstream.tls.is_some() {
