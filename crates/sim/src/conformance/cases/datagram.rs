@@ -232,7 +232,7 @@ pub fn an_icmp_error_ends_receiving<H: Harness>(harness: H) {
         other => panic!("{other:?}"),
     };
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
-    assert_eq!(sent(&mut driver, slot), 9);
+    assert_eq!(sent(&mut driver, slot), b"unreachable".len());
     // Another peer with the same socket.
     let (far, far_addr) = driver.harness.far_datagram();
     driver.connect(0, slot, socket, &Addr::Inet(far_addr));
