@@ -64,14 +64,16 @@ class Ringmain:
     controller = "ringmain.dev/gateway"
     has_listener_sets = True
 
-    def __init__(self, binary):
-        self.binary, self.name = binary, pathlib.Path(binary).name
+    def __init__(self, binary, engine=None):
+        self.binary, self.engine = binary, engine
+        self.name = " on ".join([pathlib.Path(binary).name, *([engine] if engine else [])])
 
     def start(self, folder, kubeconfig):
         admin = free_port()
         config = folder / "ringmain.yaml"
         config.write_text(f"kubernetes: {{addresses: {{pool: {POOL}}}}}\nadmin: {{address: '127.0.0.1:{admin}'}}\n")
-        process = Process([self.binary, "run", str(config)], folder / "gateway.log", {"KUBECONFIG": str(kubeconfig)})
+        engine = ["--engine", self.engine] if self.engine else []
+        process = Process([self.binary, "run", str(config), *engine], folder / "gateway.log", {"KUBECONFIG": str(kubeconfig)})
         until("ready", lambda: status(f"http://127.0.0.1:{admin}/readyz") == 200, within=120)
         return process
 
@@ -481,6 +483,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binaries", nargs="+", help="binaries of ringmain with the feature kubernetes")
     parser.add_argument("--traefik", help="a binary of Traefik")
+    parser.add_argument("--engines", help="engines that each binary is run with, separated by commas: uring,epoll")
     parser.add_argument("--only", default=",".join(TESTS), type=lambda text: text.split(","), help="tests, separated by commas")
     parser.add_argument("--routes", type=int, default=5000)
     parser.add_argument("--changes", type=int, default=100, help="routes that are timed while their number grows")
@@ -498,7 +501,9 @@ def main():
     if unknown:
         parser.error(f"expected tests among {', '.join(TESTS + ON_REQUEST)}, found {', '.join(unknown)}")
     args.load = args.binaries[0]
-    for gateway in [*map(Ringmain, args.binaries), *([Traefik(args.traefik)] if args.traefik else [])]:
+    engines = args.engines.split(",") if args.engines else [None]
+    ours = [Ringmain(binary, engine) for binary in args.binaries for engine in engines]
+    for gateway in [*ours, *([Traefik(args.traefik)] if args.traefik else [])]:
         measure(gateway, args)
 
 

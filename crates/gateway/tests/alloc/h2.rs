@@ -6,7 +6,7 @@ use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
 use ringmain_gateway::Gateway;
@@ -104,18 +104,22 @@ fn check(front: Engine, back: Engine) {
             UpstreamProtocol::Http2 => (ROUNDS * STREAMS / 100) as usize,
             _ => 0,
         };
-        let mut found = usize::MAX;
+        let (mut found, mut excess) = (usize::MAX, usize::MAX);
         for _ in 0..ATTEMPTS {
-            if found > allowed {
+            if excess > 0 {
+                let started = Instant::now();
                 let region = Region::new(ALLOCATOR);
                 (0..ROUNDS).for_each(|_| client.round());
                 let change = region.change();
                 found = change.allocations + change.reallocations;
+                // Periodic work allocates some ten times a second, whatever the number of requests: on a busy machine a round takes seconds.
+                let periodic = started.elapsed().as_millis() as usize / 50;
+                excess = found.saturating_sub(allowed + periodic);
             }
         }
         let each = found as f64 / f64::from(ROUNDS * STREAMS);
         println!("HTTP/2 to {protocol:?} {each:.3} per request ({found} allocations)");
-        failed |= found > allowed;
+        failed |= excess > 0;
     }
     for running in [passing, answering] {
         running.shut_down();
