@@ -82,9 +82,22 @@ pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     writer.finish()
 }
 
+/// How thoroughly xz compresses: time for size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effort {
+    /// For what everybody downloads.
+    Small,
+    /// For symbols: 200 MB a target, which few download.
+    Fast,
+}
+
 /// Compresses with xz.
-pub(crate) fn xz(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(6))?;
+pub(crate) fn xz(bytes: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
+    let preset = match effort {
+        Effort::Small => 6,
+        Effort::Fast => 1,
+    };
+    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(preset))?;
     writer.write_all(bytes)?;
     writer.finish()
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::archive::{self, Entry};
+use crate::archive::{self, Effort, Entry};
 use crate::args::Request;
 use crate::checksums::{sha256, sums};
 use crate::compile;
@@ -161,13 +161,19 @@ fn add_archives(
         0o644,
         program.split.debug.clone(),
     )];
-    let compress = |entries: &[Entry]| {
+    let compress = |entries: &[Entry], effort| {
         let tar = archive::tar(entries, release.time)?;
-        archive::xz(&tar)
+        archive::xz(&tar, effort)
     };
     let failed = |error: std::io::Error| format!("{name}: {error}");
-    files.insert(format!("{name}.tar.xz"), compress(&entries).map_err(failed)?);
-    files.insert(format!("{name}.debug.tar.xz"), compress(&debug).map_err(failed)?);
+    files.insert(
+        format!("{name}.tar.xz"),
+        compress(&entries, Effort::Small).map_err(failed)?,
+    );
+    files.insert(
+        format!("{name}.debug.tar.xz"),
+        compress(&debug, Effort::Fast).map_err(failed)?,
+    );
     Ok(())
 }
 
