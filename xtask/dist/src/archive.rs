@@ -82,7 +82,7 @@ pub(crate) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     writer.finish()
 }
 
-/// How thoroughly xz compresses: time for size.
+/// The time that compression may take for a smaller result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Effort {
     /// For what everybody downloads.
