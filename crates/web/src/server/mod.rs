@@ -9,6 +9,7 @@ mod connection;
 pub(crate) mod connection_limit;
 mod deadline;
 mod dispatch;
+pub(crate) mod drain;
 pub(crate) mod exchange;
 pub(crate) mod fast_path;
 mod forward;
@@ -43,7 +44,7 @@ pub use self::stream_connection::{StreamConnection, StreamLog, StreamLogRecord};
 
 use self::accept::ListenerTable;
 use self::connection::{BodyAggregator, ConnPhase, Connection, PendingResponse};
-use self::exchange::Exchange;
+use self::drain::{LongLived, end_events};
 use self::http2::HeadScratch;
 use self::overload::Overload;
 use self::response_stream::EventFraming;
@@ -173,19 +174,6 @@ fn shakes_hands(conn: Conn<'_>) -> bool {
 fn has_agreed_on_http2(conn: Conn<'_>) -> bool {
     let facts = conn.layer(|tls: &mut Tls| tls.session().shared_facts()).flatten();
     facts.is_some_and(|facts| facts.alpn.as_deref() == Some(b"h2"))
-}
-
-/// Terminates an event stream properly, whatever its handler waits for: each event is one chunk.
-fn end_events(conn: Conn<'_>, exchange: &Exchange) {
-    match exchange.events.get() {
-        Some(EventFraming::Chunked) => {
-            // Fails only when the connection is closed.
-            let _ = conn.write(b"0\r\n\r\n");
-            conn.close();
-        }
-        Some(EventFraming::Unframed) => conn.close(),
-        Some(EventFraming::Never) | None => {}
-    }
 }
 
 /// Schedules the flush of the access log, which bounds the delay of its lines.
@@ -369,14 +357,18 @@ impl Handler for Server {
             ConnPhase::AwaitingProxyHeader(_) => conn.close(),
             ConnPhase::Head if !state.head_started => conn.close(),
             ConnPhase::Socket(_) => {
-                self.http.on_socket(conn, state, WsSession::drain);
+                let mut due = None;
+                self.http
+                    .on_socket(conn, state, |ws_session| due = ws_session.drain());
+                if let Some(ws) = due {
+                    self.http.worker.drain_queue.push(LongLived::Socket(ws));
+                }
             }
             ConnPhase::Http2(session) => self.http.drain_http2(&session.share()),
-            ConnPhase::Running { exchange, .. } => {
+            ConnPhase::Running { exchange, serial } => {
                 exchange.last.set(true);
-                if !exchange.outlives_drain.get() {
-                    end_events(conn, exchange);
-                }
+                let response = LongLived::Events(Rc::clone(exchange), *serial);
+                self.http.worker.drain_queue.push(response);
             }
             _ => {}
         }

@@ -480,13 +480,13 @@ fn a_shutdown_closes_each_socket(setting: Setting) {
     let mut links: Vec<Link> = (0..3).map(|_| Link::open(&mut client, "/echo")).collect();
     server.running.shut_down();
     for link in &mut links {
-        assert_eq!(link.next(&mut client), Err(1001));
-        link.close(&mut client, 1001);
+        assert_eq!(link.next(&mut client), Err(1012));
+        link.close(&mut client, 1012);
     }
     for link in &links {
         assert!(client.wait(link.stream).end);
         client.send_piece(link.stream, b"", true);
     }
     client.expect_end();
-    assert_eq!(ends.all(), [(1001, CloseCause::Shutdown); 3]);
+    assert_eq!(ends.all(), [(1012, CloseCause::Shutdown); 3]);
 }
