@@ -180,6 +180,9 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// closed in both directions.
 pub const TUNNEL_REST: Duration = Duration::from_secs(1);
 
+/// Time that an event of an upstream's event stream has to become complete, once the stream is to be ended because the process shuts down.
+pub const EVENT_END_WAIT: Duration = Duration::from_secs(1);
+
 /// Time for the closing handshake of a WebSocket that is closed because the process shuts down, since the client's or the upstream's
 /// last bytes. Then both connections are closed.
 pub const TUNNEL_CLOSE: Duration = Duration::from_secs(5);
