@@ -8,6 +8,7 @@
 //! A session's endpoint is picked once, with its first datagram; another one only after ICMP errors. Each worker has its own sockets and
 //! sessions: the kernel delivers all datagrams of a client to the same worker. Knows no payload.
 
+mod access_log;
 mod session;
 mod table;
 
@@ -272,8 +273,7 @@ fn open_session(
     let session = Rc::new(Session::new(worker, Rc::clone(socket), key, &route));
     let task = session::run(Rc::clone(worker), Rc::clone(&session), route.upstream);
     if worker.cx.spawn(task).is_err() {
-        session.count_unserved();
-        worker.counters.count_fault(Fault::NoResources);
+        session.record_unserved(worker, Fault::NoResources);
         return Err((route.number, DatagramDrop::Unavailable));
     }
     let max = relay.max_sessions.get();
@@ -307,6 +307,7 @@ fn find_route(worker: &Worker, socket: &ClientSocket) -> Result<SessionRoute, (u
         (plan.number, DatagramDrop::Unavailable)
     })?;
     Ok(SessionRoute {
+        name: Arc::clone(&route.name),
         number: plan.number,
         sessions: route.datagrams,
         upstream: Arc::clone(upstream),

@@ -40,7 +40,7 @@ use ringmain_wire::h2::{self, HeadBuffer};
 
 pub use self::fast_path::{AbortHandle, Responder, ResponderId};
 pub use self::response_stream::EventStream;
-pub use self::stream_connection::{StreamConnection, StreamLog, StreamLogRecord};
+pub use self::stream_connection::{StartedWorker, StreamConnection, StreamLog, StreamLogRecord, StreamLogs};
 
 use self::accept::ListenerTable;
 use self::connection::{BodyAggregator, ConnPhase, Connection, PendingResponse};
@@ -117,6 +117,10 @@ impl Server {
         if app.access_log.is_some() {
             flush_later(&start.cx, 0);
         }
+        let worker = Rc::new(WorkerContext::new(app, start.cx));
+        for hook in &app.on_worker_start {
+            hook(&StartedWorker::new(&worker));
+        }
         Server {
             scratch: WorkerScratch {
                 table: FieldTable::new(&app.limits.http1),
@@ -128,7 +132,7 @@ impl Server {
                 buffers: ReplyBuffers::default(),
             },
             http: HttpServer {
-                worker: Rc::new(WorkerContext::new(app, start.cx)),
+                worker,
                 http1,
                 http2,
                 aggregators: RefCell::default(),
