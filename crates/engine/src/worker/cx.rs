@@ -250,15 +250,13 @@ impl Cx {
         DrainTurn::first(self)
     }
 
-    /// Waits for a turn in the last [`Cx::drain_spread`] of the grace time, in the same way. For connections that can only be cut, and may
-    /// finish until then.
+    /// Waits for a turn in the last [`Cx::drain_spread`] of the grace time: for connections that can only be cut, and may finish until then.
     pub fn last_drain_turn(&self) -> DrainTurn {
         DrainTurn::last(self)
     }
 
-    /// Waits for a shutdown, then calls `end` with each of the values that `collect` returns, at the rate of [`Cx::drain_turn`]: for
-    /// connections without a future that waits for its own turn. `collect` is called after [`crate::limits::DRAIN_SPREAD_START`]; values
-    /// that are due within [`crate::limits::DRAIN_TURN_INTERVAL`] end together.
+    /// Waits for a shutdown, then calls `end` with each of the values that `collect` returns, at the rate of [`Cx::drain_turn`]. `collect` is
+    /// called after [`crate::limits::DRAIN_SPREAD_START`]; values that are due within [`crate::limits::DRAIN_TURN_INTERVAL`] end together.
     pub async fn end_in_turns<T>(&self, collect: impl FnOnce() -> Vec<T>, end: impl FnMut(T)) {
         super::drain::end_in_turns(self, collect, end).await;
     }

@@ -473,8 +473,9 @@ fn an_application_closes(setting: Setting) {
     client.ask("/").expect(200, "root");
 }
 
-fn a_shutdown_closes_each_socket(setting: Setting) {
+fn a_shutdown_closes_each_socket(mut setting: Setting) {
     let ends = Ends::default();
+    setting.engine.drain_spread = Some(std::time::Duration::from_millis(100));
     let server = serve(setting.clone(), app(&ends).limits(Limits::default()));
     let mut client = Http2::new(&setting, &server);
     let mut links: Vec<Link> = (0..3).map(|_| Link::open(&mut client, "/echo")).collect();
