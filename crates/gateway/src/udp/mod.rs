@@ -334,7 +334,8 @@ impl DatagramRelay {
     /// each session needs.
     fn evict_oldest_but(&self, session: &Rc<Session>) {
         let sessions = self.sessions.borrow();
-        let mut own = sessions.iter_owner(&session.key());
+        let key = session.key();
+        let mut own = sessions.iter_owner(&key);
         let is_other = |other: &&Rc<Session>| !Rc::ptr_eq(other, session);
         if let Some(oldest) = own.find(is_other).or_else(|| sessions.iter().find(is_other)) {
             oldest.end(SessionEnd::Evicted);
