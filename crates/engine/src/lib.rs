@@ -52,7 +52,7 @@ pub use ringmain_sys::inherit;
 pub use ringmain_sys::listen::ListenOptions;
 pub use worker::core::{Via, WriteError};
 pub use worker::cx::{Conn, ConnId, Cx, Draining, Sleep};
-pub use worker::drain::{DrainHold, DrainSchedule, DrainTurn};
+pub use worker::drain::{DrainHold, DrainTurn};
 pub use worker::handler::{Handler, on_data};
 pub use worker::record::Reason;
 pub use worker::shared::Counters;

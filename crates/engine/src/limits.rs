@@ -296,6 +296,10 @@ pub const DRAIN_SPREAD: std::time::Duration = std::time::Duration::from_secs(10)
 /// successor, and would reject a client that reconnects.
 pub const DRAIN_SPREAD_START: std::time::Duration = std::time::Duration::from_millis(100);
 
+/// The shortest time between two instants at which [`Cx::end_in_turns`](crate::Cx::end_in_turns) ends connections; those that are due
+/// meanwhile end together.
+pub const DRAIN_TURN_INTERVAL: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// Turns without waiting between the beginning of a shutdown, or a connection's opening in it, and its being told: enough
 /// for every back-end to report what the peer had sent before.
 pub const SETTLE_TURNS: u32 = EPOLL_SKIPS + 2;

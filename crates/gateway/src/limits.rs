@@ -180,6 +180,9 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// closed in both directions.
 pub const TUNNEL_REST: Duration = Duration::from_secs(1);
 
+/// Time that an event of an upstream's event stream has to become complete, once the stream is to be ended because the process shuts down.
+pub const EVENT_END_WAIT: Duration = Duration::from_secs(1);
+
 /// Time for the closing handshake of a WebSocket that is closed because the process shuts down, since the client's or the upstream's
 /// last bytes. Then both connections are closed.
 pub const TUNNEL_CLOSE: Duration = Duration::from_secs(5);
@@ -447,6 +450,10 @@ pub const FILTER_GROWTH_BYTES: usize = 256 * 1024;
 /// the worker is ended, whatever its upstream. Each session has a socket: where descriptors run out first, the same happens.
 pub const DATAGRAM_SESSIONS: u32 = 16 * 1024;
 
+/// Default limit of UDP sessions of one client address (IPv6: of a /64), process-wide; each worker has an equal share, rounded up. At the
+/// limit the least recently used session of this address is ended: with many source ports it cannot evict the sessions of others.
+pub const DATAGRAM_SESSIONS_PER_ADDRESS: u32 = 1024;
+
 /// Default idle time of a UDP session.
 pub const DATAGRAM_IDLE: Duration = Duration::from_secs(60);
 
@@ -468,6 +475,7 @@ pub const DATAGRAM_SEGMENT_BYTES: u16 = 1452;
 
 const _: () = {
     assert!(DATAGRAM_SESSIONS <= UPSTREAM_REQUESTS);
+    assert!(DATAGRAM_SESSIONS_PER_ADDRESS < DATAGRAM_SESSIONS);
     assert!(FILTER_GROWTH_BYTES <= FILTER_HELD_BYTES);
     assert!(RATE_KEYS <= RATE_KEYS_MOST);
     assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);

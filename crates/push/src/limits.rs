@@ -230,7 +230,3 @@ pub const STATE_BYTES: usize = 4 << 30;
 
 /// The time that members of channels remain present at the successor after their clients were disconnected, if these do not reconnect.
 pub const PRESENCE_GRACE: Duration = Duration::from_secs(5);
-
-/// The shortest time between two of the moments at which a draining worker disconnects clients; those that are due meanwhile are
-/// disconnected together.
-pub const DISCONNECT_INTERVAL: Duration = Duration::from_millis(20);

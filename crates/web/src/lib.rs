@@ -35,6 +35,7 @@ pub use ringmain_tls as tls;
 pub use ringmain_wire::h1::{FieldBlock, Framing, Method, Version};
 pub use ringmain_wire::sse::Event;
 pub use server::{
-    AbortHandle, EventStream, Responder, ResponderId, Server, StreamConnection, StreamLog, StreamLogRecord,
+    AbortHandle, EventStream, Responder, ResponderId, Server, StartedWorker, StreamConnection, StreamLog,
+    StreamLogRecord, StreamLogs,
 };
 pub use ws::{Origins, Socket, Ws, WsFrame, WsOptions, WsStream};

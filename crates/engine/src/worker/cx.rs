@@ -247,7 +247,18 @@ impl Cx {
     /// [`Cx::drain_spread`], from [`crate::limits::DRAIN_SPREAD_START`] on; a future that is created during the shutdown completes at
     /// once. For connections whose clients reconnect, so that they do not all do it at the same time.
     pub fn drain_turn(&self) -> DrainTurn {
-        DrainTurn::new(self)
+        DrainTurn::first(self)
+    }
+
+    /// Waits for a turn in the last [`Cx::drain_spread`] of the grace time: for connections that can only be cut, and may finish until then.
+    pub fn last_drain_turn(&self) -> DrainTurn {
+        DrainTurn::last(self)
+    }
+
+    /// Waits for a shutdown, then calls `end` with each of the values that `collect` returns, at the rate of [`Cx::drain_turn`]. `collect` is
+    /// called after [`crate::limits::DRAIN_SPREAD_START`]; values that are due within [`crate::limits::DRAIN_TURN_INTERVAL`] end together.
+    pub async fn end_in_turns<T>(&self, collect: impl FnOnce() -> Vec<T>, end: impl FnMut(T)) {
+        super::drain::end_in_turns(self, collect, end).await;
     }
 
     /// Waits until the process begins to shut down. What a handler hears by `drain`, a task hears by this.

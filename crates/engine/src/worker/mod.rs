@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use self::core::Core;
 use self::cx::{Cx, Inner};
+use self::drain::DrainProgress;
 use self::handler::Handler;
 use self::holding::Holding;
 use self::record::{Phase, Reason, Record};
@@ -155,7 +156,7 @@ impl<H: Handler> Worker<H> {
         core.capacity = capacity.min(limits::CONNECTIONS_PER_WORKER - 1);
         core.queue_limit = queue_limit;
         core.flush = flush;
-        core.drain.spread = drain_spread;
+        core.drain = DrainProgress::new(grace, drain_spread);
         core.holding = Holding::new(held_bytes / shared.workers.len());
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),

@@ -19,7 +19,7 @@ mod view;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_push::{Push, ThreadPublisher};
 use ringmain_tls::HandshakeCounts;
-use ringmain_web::{self as web, App, LogLimit, RedactedParams};
+use ringmain_web::{self as web, App, LogLimit, RedactedParams, StreamLog, StreamLogs};
 
 use crate::compile::Registries;
 use crate::compile::plan::Plan;
@@ -366,6 +366,11 @@ impl Gateway {
         app.listener_protocols(self.lock_listeners().addresses.protocols())
             .redacted_params(&self.0.redacted)
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
+            .on_worker_start(|started| {
+                if let Some(worker) = started.local::<Rc<Worker>>() {
+                    worker.stream_logs.replace(Some(started.stream_logs()));
+                }
+            })
             .delegate_to(self.0.push.serve(App::new()))
             .fast_path(|req, ticket| match req.local::<Rc<Worker>>() {
                 Ok(worker) => proxy::fast_path::try_fast_path(worker, req, ticket),
@@ -468,6 +473,8 @@ pub(crate) struct Worker {
     /// Limits log lines about plaintext requests on TLS listeners.
     pub(crate) plain_http: LogLimit,
     pub(crate) datagrams: DatagramRelay,
+    /// Set once the worker has started.
+    stream_logs: RefCell<Option<StreamLogs>>,
 }
 
 impl Worker {
@@ -492,6 +499,7 @@ impl Worker {
             filters: filter_instances::FilterInstances::default(),
             plain_http: LogLimit::new(),
             datagrams: DatagramRelay::default(),
+            stream_logs: RefCell::default(),
         });
         if cx
             .spawn(maintenance::follow_changes(Rc::clone(&worker), gateway))
@@ -509,6 +517,11 @@ impl Worker {
             .iter()
             .flatten()
             .for_each(|pool| pool.apply_changes());
+    }
+
+    /// Returns the access log for traffic of a client that has no connection. `None`: there is no access log.
+    pub(crate) fn stream_log(&self, client: IpAddr) -> Option<StreamLog> {
+        self.stream_logs.borrow().as_ref()?.for_client(client)
     }
 
     /// Returns the current view.

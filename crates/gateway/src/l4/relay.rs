@@ -1,4 +1,6 @@
-//! Relays bytes between two connections until both sides have closed, one resets, or both are silent for too long.
+//! Relays bytes between two connections until both sides have closed, one resets, both are silent for too long, or it is their turn in a
+//! shutdown: clients of unknown protocols can only be cut, so that the turns are at the end of the grace time
+//! ([`Cx::last_drain_turn`]).
 //!
 //! ```text
 //! each way:  Open ─┬─ the sender's end ────▶ Ending ──── all handed on, FIN ──▶ Ended
@@ -6,12 +8,12 @@
 //!                  └─ the receiver breaks off ─────────────────────────────────▶ Refused, the other way continues
 //! ```
 //!
-//! Bytes are read only when they can be forwarded: a slow reader slows its sender. A half-close is forwarded as a half-close, a reset and
-//! an idle timeout as a reset, so that a truncated stream does not look complete. A receiver that resets its connection may have sent bytes
+//! Bytes are read only when they can be forwarded: a slow reader slows its sender. A half-close is forwarded as a half-close, a reset,
+//! an idle timeout and the turn as a reset, so that a truncated stream does not look complete. A receiver that resets its connection may have sent bytes
 //! before, such as an early response: these are still delivered.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -60,6 +62,7 @@ pub(super) async fn relay_connections(
     }
     let mut idle_timer = idle.map(|idle| IdleTimer::new(client.cx(), idle));
     let mut is_resting = false;
+    let mut turn = pin!(client.cx().last_drain_turn());
     let ended = poll_fn(|context| {
         let bytes_moved = log.bytes_moved();
         poll_direction(&client, &upstream, &mut up, context, |count| {
@@ -89,6 +92,9 @@ pub(super) async fn relay_connections(
             is_resting = true;
             let rest = idle.map_or(STREAM_REST, |idle| idle.min(STREAM_REST));
             idle_timer = Some(IdleTimer::new(client.cx(), rest));
+        }
+        if turn.as_mut().poll(context).is_ready() {
+            return Poll::Ready(ConnectionEnd::Shutdown);
         }
         let bytes_moved = log.bytes_moved() != bytes_moved;
         match &mut idle_timer {

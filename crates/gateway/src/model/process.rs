@@ -77,6 +77,9 @@ pub struct ProcessLimits {
     /// UDP sessions; each worker has an equal share, rounded up. At the limit the least recently used session of the worker is ended.
     /// Default: [`limits::DATAGRAM_SESSIONS`].
     pub datagram_sessions: u32,
+    /// UDP sessions of one client address (IPv6: of a /64); each worker has an equal share, rounded up. At the limit the least recently used
+    /// session of the address is ended. Default: [`limits::DATAGRAM_SESSIONS_PER_ADDRESS`]; `None`: only [`ProcessLimits::datagram_sessions`] applies.
+    pub datagram_sessions_per_address: Option<u32>,
     /// Connections from one client address. Default: [`PerAddressLimit::Automatic`].
     pub per_address: PerAddressLimit,
     /// Time for requests to finish in a graceful shutdown. Default: 30 s; then they are aborted.
@@ -84,7 +87,8 @@ pub struct ProcessLimits {
     /// Time between the termination signal and that shutdown, in which connections are still accepted while readiness is 503 and clients are
     /// asked to use other connections. Default: 0.
     pub drain_delay: Duration,
-    /// Time of the shutdown over which the ends of push clients and WebSockets are spread, at most [`ProcessLimits::drain`]. Default:
+    /// Time of the shutdown over which the ends of push clients, WebSockets and event streams are spread, and the length of its last
+    /// part, in which TCP connections are closed; at most [`ProcessLimits::drain`]. Default:
     /// `None`, half of `drain`, at most 10 s.
     pub drain_spread: Option<Duration>,
 }
@@ -95,6 +99,7 @@ impl Default for ProcessLimits {
             connections: limits::CONNECTIONS,
             upstream_connections: None,
             datagram_sessions: limits::DATAGRAM_SESSIONS,
+            datagram_sessions_per_address: Some(limits::DATAGRAM_SESSIONS_PER_ADDRESS),
             per_address: PerAddressLimit::default(),
             drain: Duration::from_secs(30),
             drain_delay: Duration::ZERO,

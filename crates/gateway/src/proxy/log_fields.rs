@@ -25,8 +25,9 @@ use crate::upstream::pool::PoolEndpoint;
 /// last attempt; `fault` is the kind of the failure, `fault_rule` the rule that the upstream violated (docs/http1-rules.md, HTTP/2,
 /// docs/tls-rules.md), `over_limit` the name of a rate limit that admitted a request over the limit. For relayed connections `upstream_us`
 /// ends when the upstream is connected, `received` counts the bytes of the client and `ended` is the kind of termination
-/// ([`ConnectionEnd`](crate::stats::ConnectionEnd)).
-pub const FIELDS: [&str; 12] = [
+/// ([`ConnectionEnd`](crate::stats::ConnectionEnd)). For UDP sessions the last two are the same ([`SessionEnd`](crate::stats::SessionEnd)),
+/// with the numbers of datagrams from and to the client.
+pub const FIELDS: [&str; 14] = [
     "route",
     "rule",
     "identity",
@@ -38,6 +39,8 @@ pub const FIELDS: [&str; 12] = [
     "fault_rule",
     "over_limit",
     "received",
+    "received_datagrams",
+    "sent_datagrams",
     "ended",
 ];
 

@@ -13,6 +13,7 @@ mod body_decoder;
 mod client;
 mod cors;
 mod evaluation;
+mod event_stream;
 mod expect_continue;
 pub(crate) mod fast_path;
 mod files;

@@ -13,6 +13,7 @@ use ringmain_wire::ws::Challenge;
 
 use super::Failure;
 use super::body_decoder::ResponseDecoder;
+use super::event_stream::{EventPosition, is_event_stream};
 use super::grpc::{self, GrpcWebEncoder};
 use super::hop_by_hop::{ConnectionOptions, list_elements, starts_with_folded};
 use super::request::WEBSOCKET;
@@ -161,6 +162,8 @@ pub(super) enum ResponseStart {
         framing: Framing,
         /// Set if it is gRPC for a gRPC-Web client.
         web: Option<GrpcWebEncoder>,
+        /// Set if it is an event stream.
+        events: Option<EventPosition>,
     },
     /// A switch of protocols.
     Upgrade,
@@ -371,6 +374,7 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
             keep_alive: head.keep_alive && !self.may_leave_unread_body(reply.request()),
             trailer_filter,
             web,
+            events: is_event_stream(head).then(EventPosition::default),
         })
     }
 

@@ -14,6 +14,7 @@ use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyEvent, FieldBlock, Framing};
 
 use super::body_decoder::ResponseDecoder;
+use super::event_stream::{EventPosition, EventStreamDrain};
 use super::filter_chain::FilterChain;
 use super::grpc::GrpcWebEncoder;
 use super::min_rate::MinRateCheck;
@@ -126,6 +127,8 @@ pub(super) struct ResponseBody {
     trailer_filter: Option<TrailerFilter>,
     /// Set if the client speaks gRPC-Web.
     grpc_web: Option<GrpcWebEncoder>,
+    /// Set if it is an event stream.
+    events: Option<EventPosition>,
     /// Bytes received, framing included.
     received: u64,
     /// The trailers to forward.
@@ -135,7 +138,7 @@ pub(super) struct ResponseBody {
     /// Set if the connection may be pooled.
     pub(super) keep_alive: bool,
     pub(super) is_finished: bool,
-    /// Set if the rest of the request body is not sent: the connection is closed then.
+    /// Set if the rest of the request body is not sent, or of the response not received: the connection is closed then.
     pub(super) is_request_aborted: bool,
     /// The rule that the upstream violated, after a fault.
     pub(super) detail: Option<Box<Violation>>,
@@ -158,8 +161,10 @@ impl ResponseBody {
         keep_alive: bool,
         trailer_filter: Option<TrailerFilter>,
         web: Option<GrpcWebEncoder>,
+        events: Option<EventPosition>,
     ) -> ResponseBody {
         ResponseBody {
+            events,
             grpc_web: web,
             is_finished: decoding.is_finished(),
             decoder: decoding,
@@ -233,6 +238,9 @@ impl ResponseBody {
             self.received += step.consumed as u64;
             match step.event {
                 BodyEvent::Data(data) => {
+                    if let Some(events) = &mut self.events {
+                        events.advance(data);
+                    }
                     if let Err(failure) = put_piece(&mut self.unfiltered, self.grpc_web, data, reply) {
                         return (consumed, Err(failure));
                     }
@@ -254,6 +262,12 @@ impl ResponseBody {
         }
     }
 
+    /// Completes the response for the client, whatever the upstream would still send.
+    fn end_early(&mut self) {
+        self.is_finished = true;
+        self.is_request_aborted = true;
+    }
+
     /// Relays bytes of a framed body.
     fn feed_h2(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
         if let ResponseDecoder::H2 {
@@ -267,6 +281,9 @@ impl ResponseBody {
             *remaining = reduced;
         }
         self.received += bytes.len() as u64;
+        if let Some(events) = &mut self.events {
+            events.advance(bytes);
+        }
         let result = put_piece(&mut self.unfiltered, self.grpc_web, bytes, reply);
         (bytes.len(), result)
     }
@@ -451,6 +468,7 @@ impl ResponseRelay {
         let rate = self.timeouts.rate;
         // Set if the rate's time had expired when the last bytes arrived, which were consumed first.
         let mut was_late = false;
+        let mut drain = self.body.events.map(|_| EventStreamDrain::new(&worker.cx));
         loop {
             // The server enforces the client's own rate.
             self.conn.set_deadline(None);
@@ -460,7 +478,16 @@ impl ResponseRelay {
             let remaining = (rate > 0).then(|| response_rate.wait_left(rate).max(Duration::from_millis(1)));
             let (body, conn, clock) = (&mut self.body, &self.conn, &self.timeouts);
             conn.set_deadline([span, remaining].into_iter().flatten().min());
-            let step = poll_fn(|context| body.poll_relay(conn, clock, reply, context)).await;
+            let step = poll_fn(|context| {
+                if let (Some(drain), Some(position)) = (&mut drain, body.events)
+                    && drain.poll_end(position, context).is_ready()
+                {
+                    body.end_early();
+                    return Poll::Ready(Ok(()));
+                }
+                body.poll_relay(conn, clock, reply, context)
+            })
+            .await;
             let waited = worker.cx.now().since(started_at);
             response_rate.record(waited, self.body.received - came);
             let is_late = remaining

@@ -12,7 +12,7 @@
 //!
 //! WebSockets are closed in a shutdown at an even rate ([`Cx::drain_turn`](ringmain_engine::Cx::drain_turn)), since their
 //! clients reconnect. The client's reply, a Close frame with the same code, reaches the upstream as its notification. Tunnels of
-//! other protocols remain until the time of the shutdown has expired.
+//! other protocols are cut at an even rate at the end of the shutdown's time ([`Cx::last_drain_turn`](ringmain_engine::Cx::last_drain_turn)).
 //!
 //! [`TUNNEL_REST`]: crate::limits::TUNNEL_REST
 
@@ -48,8 +48,10 @@ enum TunnelEvent {
     Bytes,
     End,
     Reset,
-    /// It is this tunnel's turn to end in a shutdown.
+    /// It is this WebSocket's turn to end in a shutdown.
     DrainTurn,
+    /// It is the turn of a tunnel of another protocol.
+    Cut,
 }
 
 /// A Close frame with code 1012, "service restart": clients reconnect (RFC 6455 §5.5.1, IANA's registry of close codes).
@@ -107,6 +109,7 @@ impl Tunnel {
         let mut upload = pin!(self.relay_to_upstream(req, &idle));
         let mut sending = true;
         let mut socket = TrackedSocket::new(req);
+        let mut cut_turn = socket.is_none().then(|| req.cx().last_drain_turn());
         let mut is_closing = false;
         loop {
             conn.set_deadline(idle.get());
@@ -119,6 +122,11 @@ impl Tunnel {
                 {
                     return Poll::Ready(Ok(TunnelEvent::DrainTurn));
                 }
+                if let Some(turn) = &mut cut_turn
+                    && Pin::new(turn).poll(context).is_ready()
+                {
+                    return Poll::Ready(Ok(TunnelEvent::Cut));
+                }
                 poll_to_client(conn, reply, socket.as_mut(), context)
             });
             match event.await? {
@@ -126,7 +134,7 @@ impl Tunnel {
                 TunnelEvent::DrainTurn => {}
                 // An end without a TLS close_notify may be an attacker's: it is not relayed as a clean close.
                 TunnelEvent::End if sending && !may_be_truncated(conn) => break,
-                TunnelEvent::End | TunnelEvent::Reset => return Ok(()),
+                TunnelEvent::End | TunnelEvent::Reset | TunnelEvent::Cut => return Ok(()),
             }
             if socket.as_ref().is_some_and(TrackedSocket::can_close) {
                 reply.write_buffered(&SERVICE_RESTART)?;

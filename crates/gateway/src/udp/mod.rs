@@ -8,6 +8,7 @@
 //! A session's endpoint is picked once, with its first datagram; another one only after ICMP errors. Each worker has its own sockets and
 //! sessions: the kernel delivers all datagrams of a client to the same worker. Knows no payload.
 
+mod access_log;
 mod session;
 mod table;
 
@@ -22,7 +23,7 @@ use ringmain_engine::TaskId;
 use ringmain_engine::udp::{DatagramInfo, DatagramOptions, OutgoingDatagram, Udp};
 
 use self::session::{Session, SessionRoute};
-use self::table::{SessionKey, SessionTable};
+use self::table::{SessionKey, SessionTable, TableLimits};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
@@ -34,8 +35,8 @@ use crate::stats::{DatagramDrop, NO_ROUTE, SessionEnd};
 pub(crate) struct DatagramRelay {
     listeners: RefCell<Vec<OpenListener>>,
     sessions: RefCell<SessionTable<Rc<Session>>>,
-    /// The worker's share of the limit of sessions.
-    max_sessions: Cell<usize>,
+    /// The worker's share of the limits of sessions. `None`: the configuration was not read.
+    limits: Cell<Option<TableLimits>>,
     /// A task waits for the shutdown.
     follows_drain: Cell<bool>,
     is_draining: Cell<bool>,
@@ -116,10 +117,13 @@ fn count_datagrams(bytes: usize, segment: Option<u16>) -> usize {
 pub(crate) fn follow_configuration(worker: &Rc<Worker>) {
     let relay = &worker.datagrams;
     let view = worker.view();
-    let limit = view.table.config().limits.datagram_sessions as usize;
-    relay
-        .max_sessions
-        .set(limit.div_ceil(worker.cx.workers().max(1)).max(1));
+    let limits = &view.table.config().limits;
+    let share = |limit: u32| (limit as usize).div_ceil(worker.cx.workers().max(1)).max(1);
+    relay.limits.set(Some(TableLimits {
+        sessions: share(limits.datagram_sessions),
+        // The kernel spreads the ports of a client over the workers.
+        per_owner: limits.datagram_sessions_per_address.map_or(usize::MAX, share),
+    }));
     relay.listeners.borrow_mut().retain(|listener| {
         let number = listener.socket.number;
         let is_wanted = view.datagrams.iter().any(|address| address.number == number);
@@ -255,7 +259,7 @@ fn on_client_datagram(
     session.forward(worker.cx.now(), data, info.segment);
 }
 
-/// Opens a session: picks its upstream, and evicts another session where the table is full.
+/// Opens a session: picks its upstream, and evicts another session where the table is full, or the share of the client's address.
 ///
 /// # Errors
 /// The number of the route, and the cause for which its datagrams are dropped.
@@ -272,12 +276,17 @@ fn open_session(
     let session = Rc::new(Session::new(worker, Rc::clone(socket), key, &route));
     let task = session::run(Rc::clone(worker), Rc::clone(&session), route.upstream);
     if worker.cx.spawn(task).is_err() {
-        session.count_unserved();
-        worker.counters.count_fault(Fault::NoResources);
+        session.record_unserved(worker, Fault::NoResources);
         return Err((route.number, DatagramDrop::Unavailable));
     }
-    let max = relay.max_sessions.get();
-    let evicted = relay.sessions.borrow_mut().insert(key, Rc::clone(&session), max);
+    let limits = relay.limits.get().unwrap_or(TableLimits {
+        sessions: 1,
+        per_owner: 1,
+    });
+    let evicted = relay
+        .sessions
+        .borrow_mut()
+        .insert(key, Rc::clone(&session), limits);
     for session in evicted {
         session.end(SessionEnd::Evicted);
     }
@@ -307,6 +316,7 @@ fn find_route(worker: &Worker, socket: &ClientSocket) -> Result<SessionRoute, (u
         (plan.number, DatagramDrop::Unavailable)
     })?;
     Ok(SessionRoute {
+        name: Arc::clone(&route.name),
         number: plan.number,
         sessions: route.datagrams,
         upstream: Arc::clone(upstream),
@@ -320,10 +330,14 @@ impl DatagramRelay {
         sessions.remove(&session.key(), |other| Rc::ptr_eq(other, session));
     }
 
-    /// Ends the least recently used session but this one, where a resource is exhausted that each session needs.
+    /// Ends the least recently used session but this one, of the same client address if that has others, where a resource is exhausted that
+    /// each session needs.
     fn evict_oldest_but(&self, session: &Rc<Session>) {
         let sessions = self.sessions.borrow();
-        if let Some(oldest) = sessions.iter().find(|other| !Rc::ptr_eq(other, session)) {
+        let key = session.key();
+        let mut own = sessions.iter_owner(&key);
+        let is_other = |other: &&Rc<Session>| !Rc::ptr_eq(other, session);
+        if let Some(oldest) = own.find(is_other).or_else(|| sessions.iter().find(is_other)) {
             oldest.end(SessionEnd::Evicted);
         }
     }

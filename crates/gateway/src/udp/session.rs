@@ -22,6 +22,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::udp::{DatagramOptions, OutgoingDatagram, Udp};
 use ringmain_engine::{Addr, Cx, Sleep};
 
+use super::access_log::{SessionRecord, SessionTraffic};
 use super::table::SessionKey;
 use super::{ClientSocket, SegmentSupport, count_datagrams};
 use crate::fault::Fault;
@@ -29,13 +30,14 @@ use crate::gateway::Worker;
 use crate::health::RequestOutcome;
 use crate::l4::hash_source;
 use crate::limits;
-use crate::model::DatagramSessions;
+use crate::model::{DatagramSessions, Name};
 use crate::stats::{DatagramCounts, DatagramDrop, SessionEnd};
 use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamPool};
 use crate::upstream::{AffinityHint, UpstreamState};
 
 /// The route and the upstream of a new session.
 pub(super) struct SessionRoute {
+    pub(super) name: Name,
     /// The number of the route, for metrics.
     pub(super) number: u32,
     pub(super) sessions: DatagramSessions,
@@ -50,12 +52,18 @@ pub(super) struct Session {
     pool: Rc<UpstreamPool>,
     rules: DatagramSessions,
     counts: Arc<DatagramCounts>,
+    /// The name of the route.
+    route: Name,
+    traffic: SessionTraffic,
+    opened_at: Time,
     state: RefCell<UpstreamSide>,
     endpoint: RefCell<Option<Rc<PoolEndpoint>>>,
     last_used: Cell<Time>,
     /// Responses that are still expected, if the route has a number of these.
     expected: Cell<u64>,
     end: Cell<Option<SessionEnd>>,
+    /// The reason of an end by a fault.
+    fault: Cell<Option<Fault>>,
     /// The session's task, while it waits.
     waker: RefCell<Option<Waker>>,
 }
@@ -105,11 +113,15 @@ impl Session {
             pool: worker.pool(&route.upstream),
             rules: route.sessions,
             counts,
+            route: Arc::clone(&route.name),
+            traffic: SessionTraffic::default(),
+            opened_at: worker.cx.now(),
             state: RefCell::new(UpstreamSide::Opening(PendingDatagrams::default())),
             endpoint: RefCell::default(),
             last_used: Cell::new(worker.cx.now()),
             expected: Cell::new(0),
             end: Cell::new(None),
+            fault: Cell::new(None),
             waker: RefCell::default(),
         }
     }
@@ -122,9 +134,32 @@ impl Session {
         self.socket.number
     }
 
-    /// Counts the end of a session without a task.
-    pub(super) fn count_unserved(&self) {
-        self.counts.count_end(SessionEnd::Fault);
+    /// Records the end of a session without a task.
+    pub(super) fn record_unserved(&self, worker: &Worker, fault: Fault) {
+        worker.counters.count_fault(fault);
+        self.fault.set(Some(fault));
+        self.record_end(worker, SessionEnd::Fault);
+    }
+
+    /// Counts the end of the session, and writes its line to the access log.
+    fn record_end(&self, worker: &Worker, ended: SessionEnd) {
+        self.counts.count_end(ended);
+        let Some(log) = worker.stream_log(self.key.client.ip()) else {
+            return;
+        };
+        let endpoint = self.endpoint.borrow();
+        let record = SessionRecord {
+            route: &self.route,
+            upstream: &self.pool.upstream.name,
+            endpoint: endpoint
+                .as_ref()
+                .map(|endpoint| endpoint.endpoint.addr.to_string()),
+            traffic: &self.traffic,
+            span: worker.cx.now().since(self.opened_at),
+            ended,
+            fault: self.fault.get(),
+        };
+        record.log(&log);
     }
 
     /// Has the session's task end it.
@@ -154,6 +189,7 @@ impl Session {
     pub(super) fn forward(&self, now: Time, data: &[u8], segment: Option<u16>) {
         let count = count_datagrams(data.len(), segment);
         self.counts.count_received(count, data.len());
+        self.traffic.count_received(count, data.len());
         self.last_used.set(now);
         let responses = self.rules.responses.unwrap_or_default();
         self.expected
@@ -195,6 +231,7 @@ impl Session {
         self.counts.count_dropped(DatagramDrop::QueueFull, failed);
         if failed < count {
             self.counts.count_sent(count - failed, data.len());
+            self.traffic.count_sent(count - failed, data.len());
         }
     }
 
@@ -235,7 +272,7 @@ impl EndpointSocket {
     }
 }
 
-/// Counts the end of a session and removes it, however its task ends.
+/// Records the end of a session and removes it, however its task ends.
 struct SessionGuard {
     worker: Rc<Worker>,
     session: Rc<Session>,
@@ -247,7 +284,7 @@ impl Drop for SessionGuard {
         self.worker.datagrams.remove(&self.session);
         // Unless another end is set, the task was dropped with the worker's others.
         let end = self.session.end.get().unwrap_or(SessionEnd::Shutdown);
-        self.session.counts.count_end(end);
+        self.session.record_end(&self.worker, end);
     }
 }
 
@@ -267,6 +304,7 @@ pub(super) async fn run(worker: Rc<Worker>, session: Rc<Session>, upstream: Arc<
                 session.key.client
             );
             worker.counters.count_fault(fault);
+            session.fault.set(Some(fault));
             SessionEnd::Fault
         }
     };
@@ -290,6 +328,7 @@ async fn serve(worker: &Rc<Worker>, session: &Rc<Session>) -> Result<SessionEnd,
         let selected = pool.select(&tried, key, AffinityHint::None)?;
         let endpoint = Rc::clone(&selected.endpoint);
         *session.endpoint.borrow_mut() = Some(Rc::clone(&endpoint));
+        pool.count_attempt();
         let opened = connect(worker, session, &selected).await;
         let is_open = opened.is_ok();
         let error = match opened {
@@ -312,6 +351,7 @@ async fn serve(worker: &Rc<Worker>, session: &Rc<Session>) -> Result<SessionEnd,
         pool.record_connect_failure(&endpoint, fault, pool.connect_timeout());
         pool.record_outcome(&endpoint, RequestOutcome::Failure);
         worker.counters.count_fault(fault);
+        pool.count_fault(fault);
         drop(selected);
         let is_tried = |other: &Rc<PoolEndpoint>| other.endpoint.addr == endpoint.endpoint.addr;
         if !is_open && tried.iter().any(is_tried) {

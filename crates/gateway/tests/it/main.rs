@@ -61,6 +61,7 @@ mod rules;
 mod satisfy_any;
 mod slow_framing;
 mod slow_uploads;
+mod stream_drain;
 mod stream_fairness;
 mod trailers;
 mod tunnel_drain;

@@ -6,6 +6,7 @@ use ringmain_gateway::model::Config;
 use ringmain_sim::{ClusterConfig, Peer};
 
 use crate::origin::to;
+use crate::stream_drain::assert_cut_in_the_last_window;
 use crate::virtual_gateway::{ORIGIN, Scene, write};
 
 /// The opening handshake of RFC 6455 §1.3.
@@ -116,5 +117,28 @@ fn many_websockets_are_closed_at_an_even_rate() {
     scene.pass(spread / parts);
     tunnels.retain(|(client, _)| client.read(usize::MAX) != CLOSE);
     assert_eq!(tunnels.len(), 0);
+    scene.stop();
+}
+
+/// An upgrade to another protocol, whose bytes the gateway cannot interpret.
+const OTHER: &str = "GET /shell HTTP/1.1\r\nHost: a\r\nUpgrade: shell\r\nConnection: Upgrade\r\n\r\n";
+const SWITCHED: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: shell\r\nConnection: Upgrade\r\n\r\n";
+
+#[test]
+fn tunnels_of_other_protocols_are_cut_at_the_end() {
+    let mut scene = Scene::new(config(), |_| {});
+    let tunnels: Vec<_> = (0..50)
+        .map(|_| {
+            let client = scene.dial();
+            write(&client, OTHER);
+            let origin = scene.accept();
+            scene.read_to(&origin, "\r\n\r\n");
+            write(&origin, SWITCHED);
+            scene.read_to(&client, "\r\n\r\n");
+            (client, origin)
+        })
+        .collect();
+    scene.shut_down();
+    assert_cut_in_the_last_window(&mut scene, tunnels);
     scene.stop();
 }

@@ -14,6 +14,7 @@ use ringmain_gateway::model::{
 use ringmain_gateway::stats::{DatagramDrop, DatagramReport, SessionEnd};
 
 use crate::l4_rig::{Gates, config, gate, stream, until};
+use crate::observability::access_log;
 use crate::origin::upstream;
 use crate::support::{PATIENCE, tls};
 
@@ -27,6 +28,7 @@ on_every_backend! {
     nothing_is_sent_in_the_clear_to_an_upstream_with_tls,
     the_least_recently_used_session_is_evicted,
     a_session_ends_with_its_responses,
+    a_session_has_a_line_in_the_access_log,
     a_reload_keeps_sessions,
     addresses_are_opened_and_closed,
     a_shutdown_waits_for_sessions,
@@ -278,6 +280,60 @@ fn the_least_recently_used_session_is_evicted(engine: EngineConfig) {
     await_ended(&gates, SessionEnd::Evicted, 2);
     let report = report(&gates);
     assert_eq!((report.opened, report.open_sessions()), (4, 2));
+    gates.shut_down();
+}
+
+fn a_session_has_a_line_in_the_access_log(engine: EngineConfig) {
+    let change = |_: &mut Listener, route: &mut StreamRoute, _: &mut Upstream| {
+        route.datagrams.responses = Some(1);
+    };
+    let endpoint = echo("one");
+    let (log, mut lines) = access_log();
+    let gates = Gates::open_with(engine, udp(&[endpoint], change), |app| app.access_log(log));
+    let (_, _, _) = ask(&client(&gates, 0), b"question");
+    let line = lines.next();
+    let sent = line["bytes"].as_u64().expect("a number");
+    // The answer has the name of the server and the client's address in front.
+    assert!(sent > 8, "{line}");
+    assert!(
+        line["duration_us"].as_u64().is_some_and(|span| span > 0),
+        "{line}"
+    );
+    let endpoint = endpoint.to_string();
+    let expected = [
+        ("remote", "127.0.0.1"),
+        ("method", "UDP"),
+        ("target", "-"),
+        ("route", "all"),
+        ("upstream", "all"),
+        ("endpoint", &endpoint),
+        ("ended", "complete"),
+    ];
+    for (field, value) in expected {
+        assert_eq!(line[field], *value, "{line}");
+    }
+    let numbers = ["status", "received", "received_datagrams", "sent_datagrams"];
+    assert_eq!(
+        numbers.map(|field| line[field].as_u64()),
+        [Some(200), Some(8), Some(1), Some(1)]
+    );
+    assert!(line.get("fault").is_none(), "{line}");
+
+    // Without an endpoint.
+    let problems = gates.change(udp(&[], change));
+    assert!(problems.is_empty(), "{problems:?}");
+    let refused = client(&gates, 0);
+    refused.send(b"lost").expect("the gateway receives");
+    let line = lines.next();
+    assert_eq!(
+        (&line["ended"], &line["status"]),
+        (&"fault".into(), &503.into()),
+        "{line}"
+    );
+    assert!(
+        line["fault"].is_string() && line.get("endpoint").is_none(),
+        "{line}"
+    );
     gates.shut_down();
 }
 

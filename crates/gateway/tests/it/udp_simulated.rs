@@ -1,7 +1,7 @@
 //! UDP sessions in virtual time, and in a network that loses, doubles and reorders datagrams while endpoints appear and disappear.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,9 @@ fn server_addr(number: u8) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(10, 0, 1, number).into(), 53)
 }
 
+/// The addresses of clients by number.
+type Flood<'a> = &'a dyn Fn(u16) -> SocketAddr;
+
 struct Scene {
     world: World,
     cluster: SimCluster<Server>,
@@ -33,9 +36,14 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(seed: u64, plan: Plan, workers: usize, mut config: Config) -> Scene {
+    fn new(seed: u64, plan: Plan, workers: usize, config: Config) -> Scene {
+        Scene::at(FRONT, seed, plan, workers, config)
+    }
+
+    /// The same with another address of the gateway.
+    fn at(front: SocketAddr, seed: u64, plan: Plan, workers: usize, mut config: Config) -> Scene {
         let listener = Arc::make_mut(&mut config.listeners[0]);
-        listener.addresses = vec![Addr::Inet(FRONT)];
+        listener.addresses = vec![Addr::Inet(front)];
         let world = World::new(seed, plan, workers);
         let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
         assert_eq!(gateway.problems(), [], "a configuration without problems");
@@ -199,6 +207,72 @@ fn an_endpoint_with_icmp_errors_is_skipped() {
 
 /// Every client is served by a network with faults, with answers to its own datagrams only, from the address that it has sent to, while
 /// an endpoint stops receiving and another one is removed. All sessions end.
+/// A client address with many ports, or a network with many addresses, opens more sessions than there is room for.
+#[test]
+fn a_flood_leaves_the_sessions_of_others_alone() {
+    const FLOOD: u16 = 500;
+    let front6: SocketAddr = "[2001:db8:9::9]:53".parse().expect("an address");
+    let v4 = |network: u16, host: u16, port| {
+        let host = Ipv4Addr::new(10, 1, network as u8, host as u8);
+        SocketAddr::new(host.into(), port)
+    };
+    let v6 = |network, host: u16, port| {
+        let host = Ipv6Addr::new(0x2001, 0xdb8, 0, network, host, 1, 2, 3);
+        SocketAddr::new(host.into(), port)
+    };
+    // The flood from one IPv4 address, and from a whole /64.
+    let cases: [(SocketAddr, Flood<'_>, Flood<'_>); 2] = [
+        (FRONT, &|n| v4(1, n, 4000), &|n| v4(2, 1, 1000 + n)),
+        (front6, &|n| v6(100 + n, 1, 4000), &|n| v6(2, n, 1000 + n % 7)),
+    ];
+    for (front, victim, flood) in cases {
+        for workers in [1, 2] {
+            let seed = workers as u64;
+            let config = {
+                let mut config = to(Protocol::Udp, &[server_addr(1)], |_, route, _| {
+                    route.datagrams.idle = Some(Duration::from_secs(3600));
+                });
+                config.limits.datagram_sessions = 100;
+                config.limits.datagram_sessions_per_address = Some(20);
+                config
+            };
+            let mut scene = Scene::at(front, seed, Plan::calm(), workers, config);
+            let server = scene.world.peer_datagrams(server_addr(1));
+            let victims: Vec<PeerDatagrams> =
+                (1..=10).map(|n| scene.world.peer_datagrams(victim(n))).collect();
+            let mut opened = 0;
+            let mut exchange = |scene: &mut Scene, clients: &[PeerDatagrams]| {
+                for client in clients {
+                    client.send_to(front, b"hello");
+                    scene.until("a question", |_| echo(&server) > 0);
+                    scene.until("an answer", |_| client.recv_from().is_some());
+                }
+                let report = scene.report();
+                let new = report.opened - opened;
+                opened = report.opened;
+                (new, report.ended[SessionEnd::Evicted as usize])
+            };
+            assert_eq!(exchange(&mut scene, &victims), (10, 0));
+            let attackers: Vec<PeerDatagrams> = (1..=FLOOD)
+                .map(|n| scene.world.peer_datagrams(flood(n)))
+                .collect();
+            let (new, evicted) = exchange(&mut scene, &attackers);
+            assert_eq!(new, u64::from(FLOOD), "{front}, {workers} workers");
+            // Each worker has its part of the share; the kernel's choice of the worker is random.
+            assert!(
+                evicted >= u64::from(FLOOD) - 20,
+                "{front}, {workers} workers: {evicted}"
+            );
+            assert_eq!(
+                exchange(&mut scene, &victims),
+                (0, evicted),
+                "{front}, {workers} workers: the sessions of others"
+            );
+            scene.stop();
+        }
+    }
+}
+
 #[test]
 fn clients_are_served_through_faults() {
     for seed in 0..40 {

@@ -1,14 +1,15 @@
 //! A worker's part in a hand-over: restores the channels of a predecessor, saves its own for a successor, and disconnects its clients.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use ringmain_engine::DrainSchedule;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::DRAIN_SPREAD_START;
 use ringmain_hub::protocol::Disconnect;
 
 use super::PushWorker;
+use crate::client::Client;
 use crate::hand_over::HandOver;
 use crate::limits;
 use crate::publish::inbound_queue::InboundQueue;
@@ -85,22 +86,13 @@ impl PushWorker {
 
     /// Disconnects all clients once the process drains, at an even rate so that they do not reconnect all at once.
     pub(super) async fn disconnect_on_drain(&self) {
-        let cx = &self.0.cx;
-        cx.draining().await;
-        let started_at = cx.now();
-        // Until then this process still accepts from a queue that it shares with its successor, and would reject a client that reconnects.
-        cx.sleep(DRAIN_SPREAD_START).await;
-        let mut clients = self.all_clients();
-        clients.retain(|client| !matches!(*client.transport.borrow(), Transport::None));
-        let count = u32::try_from(clients.len()).unwrap_or(u32::MAX);
-        let schedule = DrainSchedule::new(started_at, cx.drain_spread(), count);
-        for (rank, client) in (0..).zip(clients) {
-            let remaining = schedule.turn(rank).since(cx.now());
-            if !remaining.is_zero() {
-                cx.sleep(remaining.max(limits::DISCONNECT_INTERVAL)).await;
-            }
-            // SDKs reconnect by themselves.
-            client.disconnect(Disconnect::SHUTDOWN);
-        }
+        let connected = || {
+            let mut clients = self.all_clients();
+            clients.retain(|client| !matches!(*client.transport.borrow(), Transport::None));
+            clients
+        };
+        // SDKs reconnect by themselves.
+        let disconnect = |client: Rc<Client>| client.disconnect(Disconnect::SHUTDOWN);
+        self.0.cx.end_in_turns(connected, disconnect).await;
     }
 }

@@ -18,6 +18,7 @@ use crate::limits::Limits;
 use crate::logging::access_log::AccessLog;
 use crate::logging::redact::RedactedParams;
 use crate::router::{Lookup, Params, Router};
+use crate::server::StartedWorker;
 use crate::server::connection_limit::ConnectionLimit;
 use crate::server::fast_path::FastPath;
 use crate::server::task_pool::TaskFactory;
@@ -36,6 +37,7 @@ pub enum Flow {
 pub(crate) type Handler = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync;
 pub(crate) type Before = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result<Flow> + Send + Sync;
 pub(crate) type After = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync;
+pub(crate) type WorkerStartHook = dyn Fn(&StartedWorker<'_>) + Send + Sync;
 pub(crate) type WorkerStateFactory = dyn Fn(&Cx) -> (TypeId, Box<dyn Any>) + Send + Sync;
 
 /// The hooks around a handler: those of the application, then those of its groups.
@@ -80,6 +82,7 @@ pub struct CompiledApp {
     pub(crate) hooks: Hooks,
     pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     pub(crate) per_worker: Vec<Box<WorkerStateFactory>>,
+    pub(crate) on_worker_start: Vec<Box<WorkerStartHook>>,
     /// Protocols by listener.
     pub(crate) listener_protocols: ListenerProtocols,
     pub(crate) limits: Limits,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use ringmain_engine::{Config, Cx, Start};
 
-use self::compiled::{Action, CompiledRoute, Hooks, WorkerStateFactory};
+use self::compiled::{Action, CompiledRoute, Hooks, WorkerStartHook, WorkerStateFactory};
 pub use self::compiled::{CompiledApp, Flow};
 pub use self::exit::Exit;
 pub use self::group::Group;
@@ -33,10 +33,10 @@ use crate::limits::{self, Limits};
 use crate::logging::access_log::AccessLog;
 use crate::logging::redact::RedactedParams;
 use crate::router::RouterBuilder;
-use crate::server::Server;
 use crate::server::connection_limit::ConnectionLimit;
 use crate::server::fast_path::{AbortHandle, FastPath, Responder};
 use crate::server::preamble::Preamble;
+use crate::server::{Server, StartedWorker};
 use crate::stats::Stats;
 use crate::ws::{AsyncSocketHandler, Socket, WsOptions, WsStream};
 
@@ -68,6 +68,7 @@ pub struct App {
     delegate: Scope,
     states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     per_worker: Vec<Box<WorkerStateFactory>>,
+    on_worker_start: Vec<Box<WorkerStartHook>>,
     listener_protocols: ListenerProtocols,
     limits: Limits,
     server_name: Option<String>,
@@ -105,6 +106,7 @@ impl App {
             delegate: Scope::default(),
             states: Vec::new(),
             per_worker: Vec::new(),
+            on_worker_start: Vec::new(),
             listener_protocols: ListenerProtocols::default(),
             limits: Limits::default(),
             server_name: Some("ringmain".into()),
@@ -174,6 +176,7 @@ impl App {
             self.states.push((id, value));
         }
         self.per_worker.extend(delegate.per_worker);
+        self.on_worker_start.extend(delegate.on_worker_start);
         self.delegate = delegate.scope;
         self
     }
@@ -193,6 +196,13 @@ impl App {
     pub fn per_worker<T: 'static>(mut self, create: impl Fn(&Cx) -> T + Send + Sync + 'static) -> App {
         let create = move |cx: &Cx| -> (TypeId, Box<dyn Any>) { (TypeId::of::<T>(), Box::new(create(cx))) };
         self.per_worker.push(Box::new(create));
+        self
+    }
+
+    /// Adds a hook that each worker calls once at its start, when its own state is built.
+    #[must_use]
+    pub fn on_worker_start(mut self, hook: impl Fn(&StartedWorker<'_>) + Send + Sync + 'static) -> App {
+        self.on_worker_start.push(Box::new(hook));
         self
     }
 
@@ -310,6 +320,7 @@ impl App {
             hooks,
             states: self.states,
             per_worker: self.per_worker,
+            on_worker_start: self.on_worker_start,
             listener_protocols: self.listener_protocols,
             connection_limit: ConnectionLimit::new(self.limits.connections_per_address),
             limits: self.limits,

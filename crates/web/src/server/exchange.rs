@@ -231,6 +231,11 @@ impl Exchange {
         self.task.get()
     }
 
+    /// Returns the serial of the current request.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial.get()
+    }
+
     /// Returns true while the request with this `serial` is being processed.
     pub(crate) fn is_running(&self, serial: u64) -> bool {
         self.serial.get() == serial && !self.closing.get()

@@ -9,6 +9,7 @@ mod connection;
 pub(crate) mod connection_limit;
 mod deadline;
 mod dispatch;
+pub(crate) mod drain;
 pub(crate) mod exchange;
 pub(crate) mod fast_path;
 mod forward;
@@ -39,11 +40,11 @@ use ringmain_wire::h2::{self, HeadBuffer};
 
 pub use self::fast_path::{AbortHandle, Responder, ResponderId};
 pub use self::response_stream::EventStream;
-pub use self::stream_connection::{StreamConnection, StreamLog, StreamLogRecord};
+pub use self::stream_connection::{StartedWorker, StreamConnection, StreamLog, StreamLogRecord, StreamLogs};
 
 use self::accept::ListenerTable;
 use self::connection::{BodyAggregator, ConnPhase, Connection, PendingResponse};
-use self::exchange::Exchange;
+use self::drain::{LongLived, end_events};
 use self::http2::HeadScratch;
 use self::overload::Overload;
 use self::response_stream::EventFraming;
@@ -116,6 +117,10 @@ impl Server {
         if app.access_log.is_some() {
             flush_later(&start.cx, 0);
         }
+        let worker = Rc::new(WorkerContext::new(app, start.cx));
+        for hook in &app.on_worker_start {
+            hook(&StartedWorker::new(&worker));
+        }
         Server {
             scratch: WorkerScratch {
                 table: FieldTable::new(&app.limits.http1),
@@ -127,7 +132,7 @@ impl Server {
                 buffers: ReplyBuffers::default(),
             },
             http: HttpServer {
-                worker: Rc::new(WorkerContext::new(app, start.cx)),
+                worker,
                 http1,
                 http2,
                 aggregators: RefCell::default(),
@@ -173,19 +178,6 @@ fn shakes_hands(conn: Conn<'_>) -> bool {
 fn has_agreed_on_http2(conn: Conn<'_>) -> bool {
     let facts = conn.layer(|tls: &mut Tls| tls.session().shared_facts()).flatten();
     facts.is_some_and(|facts| facts.alpn.as_deref() == Some(b"h2"))
-}
-
-/// Terminates an event stream properly, whatever its handler waits for: each event is one chunk.
-fn end_events(conn: Conn<'_>, exchange: &Exchange) {
-    match exchange.events.get() {
-        Some(EventFraming::Chunked) => {
-            // Fails only when the connection is closed.
-            let _ = conn.write(b"0\r\n\r\n");
-            conn.close();
-        }
-        Some(EventFraming::Unframed) => conn.close(),
-        Some(EventFraming::Never) | None => {}
-    }
 }
 
 /// Schedules the flush of the access log, which bounds the delay of its lines.
@@ -369,14 +361,18 @@ impl Handler for Server {
             ConnPhase::AwaitingProxyHeader(_) => conn.close(),
             ConnPhase::Head if !state.head_started => conn.close(),
             ConnPhase::Socket(_) => {
-                self.http.on_socket(conn, state, WsSession::drain);
+                let mut due = None;
+                self.http
+                    .on_socket(conn, state, |ws_session| due = ws_session.drain());
+                if let Some(ws) = due {
+                    self.http.worker.drain_queue.push(LongLived::Socket(ws));
+                }
             }
             ConnPhase::Http2(session) => self.http.drain_http2(&session.share()),
-            ConnPhase::Running { exchange, .. } => {
+            ConnPhase::Running { exchange, serial } => {
                 exchange.last.set(true);
-                if !exchange.outlives_drain.get() {
-                    end_events(conn, exchange);
-                }
+                let response = LongLived::Events(Rc::clone(exchange), *serial);
+                self.http.worker.drain_queue.push(response);
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 //! Owns the bytes sent between an asynchronous handler's first chunk and its return.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use ringmain_engine::{Conn, WriteError};
 use ringmain_wire::h1::{self, BodyEncoder, FieldBlock, Framing, Method, Version};
 use ringmain_wire::sse::HEARTBEAT;
 
+use super::drain::LongLived;
 use super::exchange::Exchange;
 use super::http2::{self, Length, StreamRef};
 use super::response;
@@ -106,7 +108,7 @@ impl StreamBody {
 
 /// The destination of an asynchronous handler's reply.
 pub(crate) struct Outgoing<'r> {
-    pub(crate) exchange: &'r Exchange,
+    pub(crate) exchange: &'r Rc<Exchange>,
     /// The time at which the request was received.
     started_at: Time,
     /// Body bytes, if the handler has declared them.
@@ -130,7 +132,7 @@ pub(crate) struct Outgoing<'r> {
 }
 
 impl<'r> Outgoing<'r> {
-    pub(crate) fn new(exchange: &'r Exchange, started_at: Time, out: &'r mut Vec<u8>) -> Outgoing<'r> {
+    pub(crate) fn new(exchange: &'r Rc<Exchange>, started_at: Time, out: &'r mut Vec<u8>) -> Outgoing<'r> {
         out.clear();
         Outgoing {
             exchange,
@@ -272,8 +274,11 @@ impl<'r> Reply<'r> {
     }
 
     /// Starts a body of messages that lasts until the handler returns: the head is sent at once, and each [`Reply::write`] sends a
-    /// message. When the client shuts down its side, and when the process shuts down, the body is ended between two messages (of up
-    /// to [`SEND_CHUNK_BYTES`](limits::SEND_CHUNK_BYTES) bytes), and the handler is dropped at its next await.
+    /// message. When the client shuts down its side, the body is ended between two messages (of up to
+    /// [`SEND_CHUNK_BYTES`](limits::SEND_CHUNK_BYTES) bytes), and the handler is dropped at its next await. When the process shuts down,
+    /// this happens in the response's turn, for which the event streams of a worker are spread over
+    /// [`Cx::drain_spread`](ringmain_engine::Cx::drain_spread); the handler may send more until then, and can detect the shutdown by
+    /// [`Cx::draining`](ringmain_engine::Cx::draining).
     ///
     /// # Errors
     /// The client disconnected, or needs only the head (HEAD): end the handler with `?`. 500 in a handler that is not asynchronous,
@@ -296,6 +301,11 @@ impl<'r> Reply<'r> {
                 EventFraming::Unframed
             };
             outgoing.exchange.events.set(Some(framing));
+            let worker = self.request.worker;
+            if worker.cx.is_draining() {
+                let response = LongLived::Events(Rc::clone(outgoing.exchange), outgoing.exchange.serial());
+                worker.drain_queue.push(response);
+            }
             if let Some(framed) = &outgoing.framed {
                 return if framed.silent {
                     Err(Error::head_sent())
@@ -555,7 +565,8 @@ pub(crate) fn disconnected(_: WriteError) -> Error {
 }
 
 /// A stream of server-sent events. It ends when the handler returns, when the client disconnects (the handler is dropped at its
-/// next await), and when the process shuts down: the stream is then ended properly, and `EventSource` reconnects.
+/// next await), and in its turn when the process shuts down ([`Reply::stream_without_rate_limit`]): the stream is then ended properly, and
+/// `EventSource` reconnects.
 pub struct EventStream<'a, 'r> {
     reply: &'a mut Reply<'r>,
     buffer: Vec<u8>,

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use ringmain_engine::stream::Stream;
@@ -27,7 +27,7 @@ pub struct StreamConnection {
 /// The access log record of a byte stream, without its time and its client.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamLogRecord<'a> {
-    /// The protocol, in place of a method: `TCP`, `TLS`.
+    /// The protocol, in place of a method: `TCP`, `TLS`, `UDP`.
     pub protocol: &'static str,
     /// The destination, in place of a target; `-` if there is none.
     pub target: &'a str,
@@ -102,6 +102,54 @@ impl std::fmt::Debug for StreamConnection {
             "StreamConnection({:?} on {})",
             self.peer.remote, self.peer.listener
         )
+    }
+}
+
+/// A worker that has started, with the state that it has built for itself; see [`App::on_worker_start`](crate::App::on_worker_start).
+pub struct StartedWorker<'a>(&'a Rc<WorkerContext>);
+
+impl<'a> StartedWorker<'a> {
+    pub(crate) fn new(worker: &'a Rc<WorkerContext>) -> StartedWorker<'a> {
+        StartedWorker(worker)
+    }
+
+    /// Returns the worker's own state of this type ([`App::per_worker`](crate::App::per_worker)).
+    #[must_use]
+    pub fn local<T: 'static>(&self) -> Option<&'a T> {
+        self.0.state()
+    }
+
+    /// Returns a handle of the worker's access log, for traffic that does not arrive on connections.
+    #[must_use]
+    pub fn stream_logs(&self) -> StreamLogs {
+        StreamLogs(Rc::downgrade(self.0))
+    }
+}
+
+impl std::fmt::Debug for StartedWorker<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "StartedWorker({})", self.0.cx.worker())
+    }
+}
+
+/// The access log of a worker. It does not keep the worker's state alive, and may belong to that state.
+pub struct StreamLogs(Weak<WorkerContext>);
+
+impl StreamLogs {
+    /// Returns the access log for a client. `None`: there is no access log, or the worker has ended.
+    #[must_use]
+    pub fn for_client(&self, client: IpAddr) -> Option<StreamLog> {
+        let worker = self.0.upgrade().filter(|worker| worker.access.is_some())?;
+        Some(StreamLog {
+            client: Some(client),
+            worker,
+        })
+    }
+}
+
+impl std::fmt::Debug for StreamLogs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StreamLogs")
     }
 }
 

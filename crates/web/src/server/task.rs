@@ -15,6 +15,7 @@ use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{FieldBlock, FieldTable, HeadScanner, Parsed, RequestHead, parse_request};
 use ringmain_wire::h2::{ErrorCode, load_request};
 
+use super::drain::LongLived;
 use super::exchange::{Buffers, Exchange, TaskRequest};
 use super::http2::StreamRef;
 use super::response_stream::{self, Outgoing};
@@ -154,7 +155,7 @@ pub(super) fn close(exchange: &Exchange, app: &CompiledApp, next: NextAction) {
 /// Answers one request. Returns the next action of the connection: [`NextAction::Continue`] if it continues, [`NextAction::Wait`] if it continues
 /// as a WebSocket.
 async fn serve<F>(
-    exchange: &Exchange,
+    exchange: &Rc<Exchange>,
     app: &CompiledApp,
     worker: &WorkerContext,
     handler: &F,
@@ -184,7 +185,7 @@ where
         worker,
         &route_match,
         task_request.peer,
-        Some(exchange),
+        Some(&**exchange),
     );
     let mut unfinished = UnfinishedRequest {
         request: Some(&request),
@@ -314,8 +315,10 @@ fn switch_to_websocket(
     if exchange.has_client_ended() {
         ws_session.end();
         conn.close();
-    } else if worker.cx.is_draining() {
-        ws_session.drain();
+    } else if worker.cx.is_draining()
+        && let Some(ws) = ws_session.drain()
+    {
+        worker.drain_queue.push(LongLived::Socket(ws));
     }
     exchange.finish_as_socket(ws_session);
     conn.resume();
@@ -348,7 +351,7 @@ fn switch_stream_to_websocket(
         .took(worker.cx.clock().since(task_request.started_at));
     worker.log(reply.request, status, 0, task_request.started_at);
     if worker.cx.is_draining() {
-        stream_ref.session.drain_sockets();
+        stream_ref.session.drain_socket(stream_ref.stream);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::http::request::Request;
 use crate::http::request_id::RequestId;
 use crate::logging::access_log::{AccessWriter, Record};
 use crate::logging::log_limit::LogLimit;
+use crate::server::drain::DrainQueue;
 use crate::server::memory_budget::BodyBudget;
 use crate::server::preamble::Preamble;
 use crate::server::rejected::{RejectedRequest, RequestClient};
@@ -38,6 +39,7 @@ pub(crate) struct WorkerContext {
     pub(crate) bodies: Rc<BodyBudget>,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) sockets: Rc<WsWorkerState>,
+    pub(crate) drain_queue: Rc<DrainQueue>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
     /// Limits log lines about unencrypted requests on TLS listeners, and about server names that are not DNS names.
     pub(crate) plain_http_on_tls_port: LogLimit,
@@ -74,6 +76,7 @@ impl WorkerContext {
             bodies: BodyBudget::new(&cx, app.limits.collected_bytes),
             stats,
             sockets: Rc::new(sockets),
+            drain_queue: DrainQueue::new(&cx),
             plain_http_on_tls_port: LogLimit::new(),
             tls_on_plain_port: LogLimit::new(),
             invalid_server_names: LogLimit::new(),

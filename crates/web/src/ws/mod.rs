@@ -60,8 +60,9 @@ pub trait Socket: 'static {
         Ok(())
     }
 
-    /// Called when the process begins to shut down. `false`, the default: the socket is closed at once with 1001. `true`: the
-    /// application closes it within the grace period; a socket still open then is reset.
+    /// Called when the process begins to shut down. `false`, the default: the socket is closed with 1012 in its turn, for which the sockets
+    /// of a worker are spread over [`Cx::drain_spread`](ringmain_engine::Cx::drain_spread); until then messages pass as before. `true`:
+    /// the application closes it within the grace period; a socket still open then is reset.
     fn shuts_down(&mut self, ws: &Ws) -> bool {
         let _ = ws;
         false
@@ -92,7 +93,7 @@ pub enum CloseCause {
     Client,
     /// The application closed ([`Ws::close`], an error, the end of an asynchronous handler).
     Application,
-    /// The process is shutting down: the client was sent 1001.
+    /// The process is shutting down: the client was sent 1012.
     Shutdown,
     /// The client violated the protocol or a limit on message sizes.
     Fault(FaultKind),

@@ -145,7 +145,7 @@ impl WsRoute {
         })?;
         self.origins.check(request)?;
         if request.cx().is_draining() {
-            // The socket would only be closed with 1001.
+            // The socket would only be closed with 1012.
             return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
         }
         let socket = (self.maker)(request)?;

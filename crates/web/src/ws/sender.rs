@@ -206,6 +206,11 @@ impl Ws {
         self.0.transport.on(&self.0.sockets.cx)
     }
 
+    /// Closes the socket in a shutdown: clients reconnect, to another process.
+    pub(crate) fn close_for_restart(&self) {
+        self.close_because(CloseCode::SERVICE_RESTART, "", CloseCause::Shutdown);
+    }
+
     pub(super) fn close_because(&self, code: CloseCode, reason: &str, cause: CloseCause) -> bool {
         if self.0.phase.get() != SendPhase::Open {
             return false;

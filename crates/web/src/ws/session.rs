@@ -362,8 +362,9 @@ impl WsSession {
         });
     }
 
-    /// Called when the process shuts down.
-    pub(crate) fn drain(&mut self) {
+    /// Called when the process shuts down. Returns the handle of a socket that is to be closed in its turn; the application closes others.
+    #[must_use]
+    pub(crate) fn drain(&mut self) -> Option<Ws> {
         let mut closes_itself = false;
         if !self.close_notified {
             self.call_socket(|socket, ws| {
@@ -371,10 +372,7 @@ impl WsSession {
                 Ok(())
             });
         }
-        if !closes_itself {
-            self.ws
-                .close_because(CloseCode::GOING_AWAY, "", CloseCause::Shutdown);
-        }
+        (!closes_itself && self.ws.is_open()).then(|| self.ws.clone())
     }
 
     /// Handles the deadline: sends a ping, extends the deadline, or ends the socket.

@@ -5,6 +5,7 @@
 )]
 
 mod drain_delay;
+mod drain_spread;
 #[macro_use]
 mod support;
 

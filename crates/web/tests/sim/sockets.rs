@@ -369,7 +369,7 @@ impl SocketClient {
                 Event::Close(close) => {
                     let code = close.map_or(1005, |close| close.code.number());
                     let planned = codec.encoder.closing() == ringmain_wire::ws::Closing::Sent && code == 1000;
-                    let excused = code == 1001 && weather.draining || code == 1008 && self.slept;
+                    let excused = code == 1012 && weather.draining || code == 1008 && self.slept;
                     if !planned && !excused {
                         return Err(format!("closed with {code}"));
                     }

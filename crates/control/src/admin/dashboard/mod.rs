@@ -31,7 +31,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
 /// this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-UdS2PVuw7WyM9u62WspcxEM0rpX4b2cfCduMHaOOyqc='; script-src 'sha256-8hhgvGWJHtq+2S50OuvwUHrVwajtOpCjVkk+BQwjIJk='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-UdS2PVuw7WyM9u62WspcxEM0rpX4b2cfCduMHaOOyqc='; script-src 'sha256-3OodNZ+xN0xDaI2k62nSq8yc4/lKrPv5e6iwOsD9lFk='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest snapshot, shared by all viewers, and the history.
@@ -237,6 +237,7 @@ fn take_sample(inner: &AdminContext, at: Duration) -> Sample {
         push: inner.gateway.push_report(),
         routes: inner.gateway.route_reports(),
         streams: inner.gateway.stream_reports(),
+        datagrams: inner.gateway.datagram_reports(),
         upstreams: inner.gateway.upstreams(),
         faults: inner.gateway.fault_counts(),
         brokers: brokers(inner),

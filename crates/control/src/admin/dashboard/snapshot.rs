@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::Name;
-use ringmain_gateway::stats::{LatencyHistogram, RouteReport, StreamReport};
+use ringmain_gateway::stats::{DatagramReport, LatencyHistogram, RouteReport, StreamReport};
 use ringmain_gateway::{UpstreamStatus, fault::Fault};
 use ringmain_push::metrics::Report as PushReport;
 use serde::Serialize;
@@ -47,6 +47,7 @@ pub(super) struct Sample {
     pub(super) push: Option<PushReport>,
     pub(super) routes: Vec<RouteReport>,
     pub(super) streams: Vec<StreamReport>,
+    pub(super) datagrams: Vec<DatagramReport>,
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) faults: Vec<(Fault, u64)>,
     pub(super) brokers: Vec<BrokerStatus>,
@@ -179,10 +180,16 @@ struct RouteRow<'a> {
 #[derive(Serialize)]
 struct StreamRow<'a> {
     name: &'a str,
+    /// `tcp`, also for TLS, or `udp`.
+    protocol: &'static str,
+    /// Open connections, or sessions.
     open: u64,
     total: u64,
     per_s: f64,
     bytes_per_s: f64,
+    /// Rates of datagrams in both directions, and of those that were dropped. `None`: it forwards connections.
+    datagrams_per_s: Option<f64>,
+    dropped_per_s: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -326,13 +333,35 @@ impl SnapshotBuilder {
             let (begun, moved) = before.map_or((0, 0), |it| (it.opened, it.received + it.sent));
             StreamRow {
                 name: &stream.name,
+                protocol: "tcp",
                 open: stream.open_connections(),
                 total: stream.opened,
                 per_s: per_s(stream.opened, begun),
                 bytes_per_s: per_s(stream.received + stream.sent, moved),
+                datagrams_per_s: None,
+                dropped_per_s: None,
             }
         };
-        now.streams.iter().map(stream).collect()
+        let datagrams = |route: &'a DatagramReport| {
+            let before = self
+                .last
+                .datagrams
+                .iter()
+                .find(|before| before.name == route.name);
+            let rate = |count: fn(&DatagramReport) -> u64| per_s(count(route), before.map_or(0, count));
+            StreamRow {
+                name: &route.name,
+                protocol: "udp",
+                open: route.open_sessions(),
+                total: route.opened,
+                per_s: rate(|it| it.opened),
+                bytes_per_s: rate(|it| it.received + it.sent),
+                datagrams_per_s: Some(rate(|it| it.received_datagrams + it.sent_datagrams)),
+                dropped_per_s: Some(rate(|it| it.dropped.iter().sum())),
+            }
+        };
+        let connections = now.streams.iter().map(stream);
+        connections.chain(now.datagrams.iter().map(datagrams)).collect()
     }
 
     fn upstreams_rows<'a>(&self, now: &'a Sample, per_s: impl Fn(u64, u64) -> f64) -> Vec<UpstreamRow<'a>> {

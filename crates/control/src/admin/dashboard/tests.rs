@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::health::{CheckError, CheckVerdict, ConnectFailure};
 use ringmain_gateway::stats::upstreams::{EndpointStatus, UpstreamLimit};
-use ringmain_gateway::stats::{LatencyHistogram, RouteReport};
+use ringmain_gateway::stats::{DatagramReport, LatencyHistogram, RouteReport, StreamReport};
 use ringmain_gateway::{MirrorOutcome, UpstreamStatus};
 use serde_json::{Value, json};
 
@@ -160,6 +160,52 @@ fn upstream(name: &str, attempts: u64, responses: [u64; 5], faults: &[(Fault, u6
         endpoints: Vec::new(),
         no_endpoint: None,
     }
+}
+
+#[test]
+fn streams_are_connections_and_udp_sessions() {
+    let mut snapshots = SnapshotBuilder::default();
+    let mut at = |seconds, scale: u64| {
+        let datagrams = DatagramReport {
+            name: "dns".into(),
+            opened: 10 * scale,
+            ended: [8 * scale, 0, 0, 0, 0, 0],
+            received_datagrams: 20 * scale,
+            received: 1000 * scale,
+            sent_datagrams: 10 * scale,
+            sent: 3000 * scale,
+            dropped: [4 * scale, 0, 0, 0, 2 * scale],
+        };
+        let stream = StreamReport {
+            name: "vpn".into(),
+            opened: 5 * scale,
+            ended: [0; 7],
+            received: 100 * scale,
+            sent: 100 * scale,
+        };
+        let sample = Sample {
+            streams: vec![stream],
+            datagrams: vec![datagrams],
+            ..second(seconds, 0, Vec::new())
+        };
+        parsed(&snapshots.document("1.2.3", sample))["streams"].clone()
+    };
+    let first = at(0, 1);
+    assert_eq!(
+        first[1]["dropped_per_s"],
+        json!(0.0),
+        "its counts may be hours old"
+    );
+    let next = at(2, 3);
+    assert_eq!(
+        next,
+        json!([
+            {"name": "vpn", "protocol": "tcp", "open": 15, "total": 15, "per_s": 5.0, "bytes_per_s": 200.0,
+             "datagrams_per_s": null, "dropped_per_s": null},
+            {"name": "dns", "protocol": "udp", "open": 6, "total": 30, "per_s": 10.0, "bytes_per_s": 4000.0,
+             "datagrams_per_s": 30.0, "dropped_per_s": 6.0},
+        ])
+    );
 }
 
 #[test]

@@ -470,6 +470,8 @@ impl Builder<'_> {
             &mut target.datagram_sessions,
             positive_number(errors, limits.udp_sessions),
         );
+        let udp_per_address = parsed_value(limits.udp_sessions_per_address).map(|number| number.0);
+        set_if_some(&mut target.datagram_sessions_per_address, udp_per_address);
         let per_address = parsed_value(limits.connections_per_address).map(|number| match number.0 {
             Some(limit) => model::PerAddressLimit::AtMost(limit),
             None => model::PerAddressLimit::Off,

@@ -306,6 +306,9 @@ pub(super) struct LimitsSection {
     /// The maximum number of UDP sessions; each worker has an equal share. At the limit the least recently used session ends.
     /// Default: 16384. Example: `100000`.
     pub(super) udp_sessions: Field<u32>,
+    /// The maximum number of UDP sessions per client address (IPv6: per /64); each worker has an equal share. At the limit the least
+    /// recently used session of the address ends. `off` where a load balancer replaces the addresses of clients. Default: 1024.
+    pub(super) udp_sessions_per_address: Field<Parsed<NumberOrOff>>,
     /// The maximum number of connections per client address (IPv6: per /64); further connections are closed. Default: 1024, or
     /// `off` if a listener trusts proxies (`client_address`, `proxy_protocol`). The flag `--per-address` takes precedence.
     pub(super) connections_per_address: Field<Parsed<NumberOrOff>>,
@@ -319,7 +322,8 @@ pub(super) struct LimitsSection {
     /// use another connection, while new connections are still accepted, until load balancers have stopped sending them. A second
     /// signal ends it. Default: `0s`. Example: `10s`.
     pub(super) drain_delay: Field<Parsed<Time>>,
-    /// The time of a graceful shutdown over which push clients and WebSockets of upstreams are disconnected, at an even rate: they
-    /// reconnect, and would do so at the same time otherwise. At most `drain`. Default: half of `drain`, at most 10 s. Example: `30s`.
+    /// The time of a graceful shutdown over which push clients, WebSockets and event streams are disconnected, at an even rate: they
+    /// reconnect, and would do so at the same time otherwise. TCP connections that remain are closed over the same time at the end of
+    /// `drain`. At most `drain`. Default: half of `drain`, at most 10 s. Example: `30s`.
     pub(super) drain_spread: Field<Parsed<Time>>,
 }

@@ -69,6 +69,20 @@ fn parts_that_only_connections_have_are_refused_at_their_stream() {
 }
 
 #[test]
+fn udp_sessions_are_limited_in_all_and_by_address() {
+    let of = |limits: &str| {
+        let limits = valid_config(&format!("listen: :80\nto: http://a:1\nlimits: {limits}\n")).limits;
+        (limits.datagram_sessions, limits.datagram_sessions_per_address)
+    };
+    assert_eq!(of("{}"), (16_384, Some(1024)));
+    assert_eq!(
+        of("{udp_sessions: 100, udp_sessions_per_address: 7}"),
+        (100, Some(7))
+    );
+    assert_eq!(of("{udp_sessions_per_address: off}"), (16_384, None));
+}
+
+#[test]
 fn udp_sessions_have_their_own_idle_time() {
     let of = |keys: &str| {
         let text = format!(

@@ -69,8 +69,9 @@ impl ForwardJob<'_, '_> {
                 trailer_filter,
                 framing,
                 web,
+                events,
             }) => {
-                let mut body = ResponseBody::new(decoding, keep_alive, trailer_filter, web);
+                let mut body = ResponseBody::new(decoding, keep_alive, trailer_filter, web, events);
                 if reader.filtered {
                     body.enable_filters(framing);
                 }
@@ -114,8 +115,9 @@ impl ForwardJob<'_, '_> {
                     trailer_filter,
                     framing,
                     web,
+                    events,
                 })) => {
-                    let mut body = ResponseBody::new(decoding, keep_alive, trailer_filter, web);
+                    let mut body = ResponseBody::new(decoding, keep_alive, trailer_filter, web, events);
                     if reader.filtered {
                         body.enable_filters(framing);
                     }

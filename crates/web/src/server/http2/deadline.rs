@@ -12,7 +12,9 @@ use crate::http::error::Error;
 use crate::limits;
 use crate::server::HttpServer;
 use crate::server::connection::Connection;
+use crate::server::drain::LongLived;
 use crate::server::exchange::Exchange;
+use crate::server::fast_path;
 use crate::server::response_stream::EventFraming;
 
 /// Types of the frames that carry heads: HEADERS and CONTINUATION (RFC 9113 §6).
@@ -88,6 +90,29 @@ impl H2Session {
 }
 
 impl H2Session {
+    /// Ends the event stream of the request with this `serial`, which has no end of its own, and drops its handler.
+    pub(in crate::server) fn end_events(&self, stream: Stream, exchange: &Rc<Exchange>, serial: u64) {
+        let is_current = |phase: &StreamPhase| match phase {
+            StreamPhase::Running(running, number) => Rc::ptr_eq(running, exchange) && *number == serial,
+            _ => false,
+        };
+        if !self
+            .core
+            .borrow_mut()
+            .entry(stream)
+            .is_some_and(|entry| is_current(&entry.phase))
+        {
+            return;
+        }
+        self.end(stream, None);
+        drop(self.core.borrow_mut().remove_entry(stream));
+        if exchange.is_running(serial) {
+            fast_path::cancel(exchange, &self.worker);
+        }
+        self.write(|core, _, out| core.end_stream(stream, out));
+        self.rearm_deadline();
+    }
+
     /// Records the rest of a receipt: part of a frame, perhaps of a head, and whether a head in several frames is incomplete.
     pub(super) fn record_unread(&self, rest: &[u8], now: Time) {
         self.partial_frame.set(rest.len());
@@ -261,29 +286,25 @@ impl HttpServer {
         }
         session.write(|core, _, out| core.wire.announce_end(out));
         session.drain_sockets();
-        self.end_events(session, |exchange| !exchange.outlives_drain.get());
-        session.rearm_deadline();
-    }
-
-    /// Ends streams of messages, which have no end of their own, except those whose handlers must send more.
-    fn end_events(&self, session: &Rc<H2Session>, includes: impl Fn(&Exchange) -> bool) {
-        for (stream, exchange, _) in session.all_running() {
-            let framing = exchange.events.get();
-            if framing.is_some_and(|framing| framing != EventFraming::Never) && includes(&exchange) {
-                session.end(stream, None);
-                self.drop_stream(session, stream);
-                session.write(|core, _, out| core.end_stream(stream, out));
-            }
+        for (_, exchange, serial) in session.all_running() {
+            let response = LongLived::Events(exchange, serial);
+            self.worker.drain_queue.push(response);
         }
+        session.rearm_deadline();
     }
 
     /// Ends responses of unlimited length when the client sends nothing more.
     pub(super) fn end_unbounded(&self, session: &Rc<H2Session>) {
-        self.end_events(session, |_| true);
-        for (stream, exchange, _) in session.all_running() {
-            if exchange.events.get() == Some(EventFraming::Never) {
-                session.reset(stream, ErrorCode::CANCEL);
-                self.drop_stream(session, stream);
+        for (stream, exchange, serial) in session.all_running() {
+            match exchange.events.get() {
+                Some(EventFraming::Never) => {
+                    session.reset(stream, ErrorCode::CANCEL);
+                    self.drop_stream(session, stream);
+                }
+                Some(EventFraming::Chunked | EventFraming::Unframed) => {
+                    session.end_events(stream, &exchange, serial);
+                }
+                None => {}
             }
         }
     }

@@ -23,6 +23,7 @@ use super::{H2Session, SessionState, StreamPhase, StreamRef};
 use crate::http::error::{Error, Result};
 use crate::http::reply::{ContentKind, Reply};
 use crate::limits;
+use crate::server::drain::LongLived;
 use crate::server::preamble::Omitted;
 use crate::server::response::ResponseParts;
 use crate::ws::{Upgrade, WsSession, WsTransport};
@@ -305,11 +306,20 @@ impl H2Session {
         self.notify_drained_sockets(all);
     }
 
-    /// Sends the sockets' clients a going-away Close when the process shuts down.
+    /// Has the sockets close in their turn when the process shuts down.
     pub(crate) fn drain_sockets(&self) {
         let all = self.core.borrow().streams_with_socket(|_| true);
         for stream in all {
-            self.on_socket(stream, WsSession::drain);
+            self.drain_socket(stream);
+        }
+    }
+
+    /// Does the same with a stream's socket.
+    pub(crate) fn drain_socket(&self, stream: Stream) {
+        let mut due = None;
+        self.on_socket(stream, |ws_session| due = ws_session.drain());
+        if let Some(ws) = due {
+            self.worker.drain_queue.push(LongLived::Socket(ws));
         }
     }
 

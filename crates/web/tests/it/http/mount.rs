@@ -243,7 +243,7 @@ fn a_page_of_elsewhere_and_a_shutdown_are_refused_as_by_any_route() {
     let mut socket = client.ws("/echo").open();
     assert_eq!(socket.text(), "hello");
     client.shut_down();
-    assert_eq!(socket.closed(), (1001, String::new()));
+    assert_eq!(socket.closed(), (1012, String::new()));
     drop(socket);
     client.finish().unwrap();
 }

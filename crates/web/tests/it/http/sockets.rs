@@ -251,7 +251,7 @@ fn a_shutdown_closes_each_socket(config: Setting) {
     link.send(Message::Text("before"));
     assert_eq!(link.next(), b"before");
     server.running.shut_down();
-    assert_eq!(link.next(), b"1001");
+    assert_eq!(link.next(), b"1012");
     // It waits for the answer.
     link.close();
     let (rest, end) = link.client.rest();

@@ -473,20 +473,21 @@ fn an_application_closes(setting: Setting) {
     client.ask("/").expect(200, "root");
 }
 
-fn a_shutdown_closes_each_socket(setting: Setting) {
+fn a_shutdown_closes_each_socket(mut setting: Setting) {
     let ends = Ends::default();
+    setting.engine.drain_spread = Some(std::time::Duration::from_millis(100));
     let server = serve(setting.clone(), app(&ends).limits(Limits::default()));
     let mut client = Http2::new(&setting, &server);
     let mut links: Vec<Link> = (0..3).map(|_| Link::open(&mut client, "/echo")).collect();
     server.running.shut_down();
     for link in &mut links {
-        assert_eq!(link.next(&mut client), Err(1001));
-        link.close(&mut client, 1001);
+        assert_eq!(link.next(&mut client), Err(1012));
+        link.close(&mut client, 1012);
     }
     for link in &links {
         assert!(client.wait(link.stream).end);
         client.send_piece(link.stream, b"", true);
     }
     client.expect_end();
-    assert_eq!(ends.all(), [(1001, CloseCause::Shutdown); 3]);
+    assert_eq!(ends.all(), [(1012, CloseCause::Shutdown); 3]);
 }

@@ -218,15 +218,15 @@ fn a_shutdown_sends_a_close_and_waits_for_the_reply() {
     let mut silent = client.ws("/echo").open();
     client.shut_down();
     // Messages in flight still arrive.
-    assert_eq!(socket.closed(), (1001, String::new()));
+    assert_eq!(socket.closed(), (1012, String::new()));
     assert_eq!(socket.event().unwrap(), TestEvent::End);
-    assert_eq!(ends.only(), (1001, String::new(), CloseCause::Shutdown));
+    assert_eq!(ends.only(), (1012, String::new(), CloseCause::Shutdown));
     assert!(!client.is_shut_down());
     client.advance(Duration::from_secs(6));
     assert!(client.is_shut_down());
     assert_eq!(ends.count(), 2);
     assert_eq!(silent.connection().ending(), None, "its Close was not taken");
-    assert_eq!(silent.closed().0, 1001);
+    assert_eq!(silent.closed().0, 1012);
 }
 
 #[test]
