@@ -7,8 +7,9 @@
 FOLDER has `up.sh`, `in.sh` and `down.sh`: a real API server without Pods, started as a rig of its own and ended afterwards. Each
 route has a Service and an EndpointSlice of its own. Each binary starts with all objects there, then routes and EndpointSlices are
 changed one at a time. The figures are wall time from the API server's response to a change until the response to a request
-shows it, and until the status of a changed route reports its generation; CPU is that of the whole process. Between turns a binary is
-ended, so that only one follows the cluster.
+shows it, and until the status of a changed route reports its generation; "of it ours" is the time from the event of the watch until
+every worker serves the change, as the process reports it. CPU is that of the whole process. Between turns a binary is ended, so that
+only one follows the cluster.
 
 Exit code: 0 measured, 1 a change did not arrive, 2 could not be run.
 """
@@ -30,6 +31,7 @@ sys.path[0] = str(REPO / "tests" / "kube")
 
 import http.client  # noqa: E402
 import http.server  # noqa: E402
+import urllib.request  # noqa: E402
 
 from rig import Admin, Process, Rig, free_port, own_address, status, until  # noqa: E402
 
@@ -167,8 +169,23 @@ class Turn:
         self.admin.request("PATCH", f"{SLICES}/e{number}", {"ports": [{"name": "http", "port": port}]})
         return self.wait(f"endpoint {port} of {number}", lambda: self.ask(number, path) == str(port))
 
+    def delays(self):
+        """The seconds from events of watches to the served changes so far; `None`: the binary does not report them."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.replica.admin}/metrics", timeout=5) as page:
+            lines = page.read().decode().splitlines()
+        found = [line.split()[-1] for line in lines if line.startswith("ringmain_kubernetes_delays_seconds_total")]
+        return float(found[0]) if found else None
+
+    def measure_delay(self, seconds, change):
+        """Makes a change and adds the time that the process reports for it."""
+        before = self.delays()
+        result = change()
+        if before is not None:
+            seconds.append(self.delays() - before)
+        return result
+
     def measure(self, changes):
-        figures = {"route served": [], "status written": [], "endpoint served": []}
+        figures = {"route served": [], "of it ours": [], "status written": [], "endpoint served": [], "of that ours": []}
         # The first binary writes all statuses, at most 50 a second.
         until("the statuses of all routes", self.are_reported, within=60 + self.count / 10)
         self.change_route(0)
@@ -176,23 +193,25 @@ class Turn:
         step = max(1, self.count // changes)
         numbers = [(step * at) % self.count for at in range(changes)]
         for number in numbers:
-            served, reported = self.change_route(number)
+            served, reported = self.measure_delay(figures["of it ours"], lambda: self.change_route(number))
             figures["route served"].append(served)
             figures["status written"].append(reported)
         routes, cpu = self.replica.cpu() - cpu, self.replica.cpu()
         for number in numbers:
             path = self.admin.request("GET", f"{GATEWAY_API}/httproutes/r{number}")["spec"]["rules"][0]["matches"][0]["path"]["value"]
-            figures["endpoint served"].append(self.change_endpoints(number, path))
+            served = self.measure_delay(figures["of that ours"], lambda: self.change_endpoints(number, path))
+            figures["endpoint served"].append(served)
         endpoints = self.replica.cpu() - cpu
         return figures, routes / changes, endpoints / changes
 
 
 def report(name, figures, cpu, cold, resident):
-    """A row for each figure: median, 95th percentile and greatest, in milliseconds."""
+    """A row for each figure: median, 95th and 99th percentile and greatest, in milliseconds."""
     for label, seconds in figures.items():
         ordered = sorted(1000 * second for second in seconds)
-        p95 = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
-        print(f"| {name} | {label} | **{statistics.median(ordered):.1f}** | {p95:.1f} | {ordered[-1]:.1f} | {len(ordered)} |")
+        if ordered:
+            p95, p99 = (ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.95, 0.99))
+            print(f"| {name} | {label} | **{statistics.median(ordered):.1f}** | {p95:.1f} | {p99:.1f} | {ordered[-1]:.1f} | {len(ordered)} |")
     print(f"{name}: ready after {', '.join(f'{second:.2f}' for second in cold)} s; resident {', '.join(f'{mb:.0f}' for mb in resident)} MB; "
           f"CPU for a changed route {1000 * statistics.median(cpu[0]):.1f} ms, for changed endpoints {1000 * statistics.median(cpu[1]):.1f} ms")
 
@@ -238,7 +257,7 @@ def main():
                         list_of.append(cost)
                     resident.append(replica.resident())
                     replica.end()
-            print("\n| binary | change | **median ms** | p95 | greatest | changes |\n| --- | --- | --- | --- | --- | --- |")
+            print("\n| binary | change | **median ms** | p95 | p99 | greatest | changes |\n| --- | --- | --- | --- | --- | --- | --- |")
             for binary, (figures, cpu, cold, resident) in found.items():
                 report(pathlib.Path(binary).name, figures, cpu, cold, resident)
         finally:

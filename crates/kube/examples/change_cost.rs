@@ -147,14 +147,16 @@ impl Followed {
                 }
                 Instant::now()
             }
-            Update::Translation(translation) => {
-                let Translation { parts, mut findings } = *translation;
-                let problems = self.gateway.replace(Arc::new(parts.clone()), Duration::ZERO);
-                self.parts = parts;
+            Update::Parts(update) => {
+                let problems = self
+                    .gateway
+                    .replace(Arc::new(update.parts.clone()), Duration::ZERO);
+                self.parts = update.parts;
                 let replaced = Instant::now();
-                apply_problems(&mut findings, &problems);
-                statuses.extend(findings.changes(&self.findings));
-                self.findings = findings;
+                self.findings.apply(&update.findings);
+                let changed = update.findings.keys();
+                statuses.extend(apply_problems(&mut self.findings, &problems, &changed));
+                statuses.extend(changed);
                 replaced
             }
         };

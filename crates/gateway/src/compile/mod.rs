@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::compile::plan::Plan;
 use crate::model::{Config, Name, Route};
-use crate::policy::{self, ReservedHeaders, targets_any};
+use crate::policy::{self, targets_any};
 use crate::stats::Metrics;
 use crate::table::{CompiledRoute, ConfigPart, Consequence, Problem, Table};
 use crate::upstream::registry::UpstreamRegistry;
@@ -54,7 +54,8 @@ impl Registries {
     ) -> StagedConfig {
         let Registries { upstreams, policies } = self;
         let before = policies.before();
-        upstreams.stage(&config, now);
+        let last_config = last.map(|last| &**last.config());
+        upstreams.stage(&config, last_config, now);
         let mut push_problems = Vec::new();
         // Without a `push` key, push remains as it was.
         if let Some(push) = &config.push {
@@ -63,14 +64,16 @@ impl Registries {
             let checked = followed.and_then(|()| push.options(keys).map(drop));
             push_problems.extend(checked.err().map(push_problem));
         }
-        policies.set_reserved_headers(ReservedHeaders::from_config(&config));
+        let reserved = before.reserved_headers().follow(last_config, &config);
+        policies.set_reserved_headers(reserved);
         let changed = policies
             .reserved_headers()
             .changed_upstreams(before.reserved_headers());
         // A plan includes the header fields that other rules' policies write.
-        let stale = |route: &Route| targets_any(route, &changed);
+        let is_stale = |route: &Route| targets_any(route, &changed);
+        let stale: Option<&dyn Fn(&Route) -> bool> = (!changed.is_empty()).then_some(&is_stale);
         let mut plan = |rule: &_, missing: &[_]| Plan::compile(rule, missing, upstreams, policies);
-        let table = Table::compile_with_stale(config, last, &stale, &mut plan);
+        let table = Table::compile_with_stale(config, last, stale, &mut plan);
         let mut problems = table.problems().to_vec();
         problems.extend(
             upstreams
@@ -100,8 +103,8 @@ impl Registries {
         self.upstreams.commit();
         let room = table.config().limits.upstream_connections;
         self.upstreams.connection_budget().set_limit(room);
-        for route in table.routes() {
-            // A plan that is shared with the last table has its number already.
+        for route in table.compiled_routes() {
+            // The plan of an equal route of the last table has its number already.
             for plan in route_plans(route).filter(|plan| plan.number.get().is_none()) {
                 let name = &route.route().name;
                 for backend in &plan.backends {

@@ -133,7 +133,8 @@ impl Gateway {
         let Registries { upstreams, policies } = &registries;
         let connection_budget = Arc::clone(upstreams.connection_budget());
         let redacted = RedactedParams::new();
-        redacted.add(secret_params(table.config()));
+        let routes = table.compiled_routes().map(|route| route.route());
+        redacted.add(secret_params(&table.config().listeners, routes));
         let push = Push::new();
         replace::follow_push(&push, None, (table.config(), policies.push_provider()));
         Gateway(Arc::new(GatewayInner {

@@ -149,7 +149,9 @@ impl Gateway {
         let provider = staged.previous_push_provider().cloned();
         let (table, problems) = state.registries.commit(staged, &self.0.metrics);
         // Before a worker serves requests with these parameters.
-        self.0.redacted.add(secret_params(table.config()));
+        let routes = table.compiled_routes().map(|route| route.route());
+        let params = secret_params(&table.config().listeners, routes);
+        self.0.redacted.add(params);
         let mut applied = controller.apply_addresses(next, &mut bound);
         state.problems = problems;
         state.problems.append(&mut applied.problems);
@@ -182,9 +184,9 @@ impl Gateway {
         );
         let previous = std::mem::replace(&mut state.table, table);
         self.0.generation.fetch_add(1, Ordering::Release);
+        self.0.changes.notify();
         state.replaced.push(previous);
         state.replaced.retain(|table| Arc::strong_count(table) > 1);
-        self.0.changes.notify();
         drop(guard);
         let unopened = controller.apply(&applied, bound);
         self.lock_state().problems.extend(unopened);

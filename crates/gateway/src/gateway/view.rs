@@ -53,9 +53,7 @@ impl View {
 
     /// Returns the port of an address, if the configuration fixes it.
     pub(crate) fn port(&self, id: AddressId) -> Option<u16> {
-        let mut addresses = self.table.addresses().iter();
-        let (_, addr, _) = addresses.find(|(found, ..)| *found == id)?;
-        match addr {
+        match self.table.addresses().address(id)? {
             Addr::Inet(address) => Some(address.port()).filter(|port| *port != 0),
             _ => None,
         }

@@ -2,6 +2,7 @@
 
 use ringmain_engine::{Addr, BoundListener, EngineError, ListenOptions, Listeners};
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use super::datagrams::{BoundDatagrams, DatagramAddresses, DatagramWorkers};
 use super::{AddressIds, AppliedListeners, ListenAddresses, ListenerReport, NextListeners};
 use crate::model::{Name, Protocol};
-use crate::table::{ConfigPart, Consequence, Problem, Table};
+use crate::table::{AddressId, ConfigPart, Consequence, Problem, Table};
 
 /// Addresses that were bound for a change, in its order; `None`: not bound yet.
 #[derive(Debug, Default)]
@@ -75,8 +76,8 @@ impl ListenerController {
     pub(crate) fn unbound_addrs<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<Addr> {
         let mut unbound = self.addresses.unbound_addrs(table, ids);
         let datagrams = table.addresses().iter().filter(|(.., is_datagram)| *is_datagram);
-        let is_bound = |wanted| self.datagrams.bound_addrs().any(|(id, _)| id == wanted);
-        let missing = datagrams.filter(|(id, ..)| !is_bound(*id));
+        let bound: BTreeSet<AddressId> = self.datagrams.bound_addrs().map(|(id, _)| id).collect();
+        let missing = datagrams.filter(|(id, ..)| !bound.contains(id));
         unbound.extend(missing.map(|(_, addr, _)| addr.clone()));
         unbound
     }
@@ -84,6 +85,7 @@ impl ListenerController {
     /// Returns the addresses of a table with their listeners. `ids` must be those of that table.
     pub(crate) fn reports<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<ListenerReport> {
         let mut reports = self.addresses.reports(table, ids);
+        let bound: BTreeSet<AddressId> = self.datagrams.bound_addrs().map(|(id, _)| id).collect();
         for (id, addr, _) in table.addresses().iter().filter(|(.., is_datagram)| *is_datagram) {
             let listeners = table.addresses().listeners(id);
             reports.push(ListenerReport {
@@ -93,7 +95,7 @@ impl ListenerController {
                     .collect(),
                 protocols: vec![Protocol::Udp],
                 number: None,
-                is_open: self.datagrams.bound_addrs().any(|(bound, _)| bound == id),
+                is_open: bound.contains(&id),
             });
         }
         reports
@@ -118,7 +120,9 @@ impl ListenerController {
             return Ok(Bindings::default());
         };
         let mut bound = Vec::new();
-        let mut closed = Vec::new();
+        // Listeners that the change closes and that are open, and those that were closed here.
+        let mut closing: Option<Vec<(u32, Addr)>> = None;
+        let mut closed: Vec<(u32, Addr)> = Vec::new();
         let mut problems = Vec::new();
         for (addr, listener) in next.opened() {
             if !is_required(listener) {
@@ -128,14 +132,14 @@ impl ListenerController {
             let mut binding = engine.bind(addr, options);
             if binding.is_err() {
                 // Listeners that this change closes may block it: `0.0.0.0:80` blocks a new `127.0.0.1:80`.
-                let blocking = self.addresses.closing(next).into_iter();
-                let blocking =
-                    blocking.filter(|(_, closing)| overlaps(closing, addr) && !closed.contains(closing));
-                let blocking: Vec<_> = blocking.collect();
+                let closing = closing.get_or_insert_with(|| self.addresses.closing(next));
+                let blocking: Vec<_> = closing
+                    .extract_if(.., |(_, closing)| overlaps(closing, addr))
+                    .collect();
                 if !blocking.is_empty() {
                     blocking.iter().for_each(|(number, _)| engine.close(*number));
                     binding = engine.bind(addr, options);
-                    closed.extend(blocking.into_iter().map(|(_, addr)| addr));
+                    closed.extend(blocking);
                 }
             }
             match binding {
@@ -157,10 +161,8 @@ impl ListenerController {
             });
         }
         drop((bound, datagrams));
-        for (number, addr) in self.addresses.closing(next) {
-            if closed.contains(&addr)
-                && let Err(error) = engine.open(number, &addr, options)
-            {
+        for (number, addr) in closed {
+            if let Err(error) = engine.open(number, &addr, options) {
                 log::error!(
                     "{addr} was closed for a change that was refused, and cannot be opened again: {error}"
                 );

@@ -7,6 +7,7 @@
 //! An address that stays keeps its number and its sockets, so that sessions and queued datagrams survive a change of everything else.
 //! Knows no datagrams and no routes.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -89,18 +90,16 @@ impl DatagramAddresses {
     /// Compares the addresses of a table with the current ones. Each port 0 is an address of its own, matched in order.
     pub(crate) fn prepare<P>(&self, table: &Table<P>) -> NextDatagrams {
         let mut next = NextDatagrams::default();
-        let mut is_matched = vec![false; self.all.len()];
+        let mut current: BTreeMap<SocketAddr, VecDeque<usize>> = BTreeMap::new();
+        for (index, address) in self.all.iter().enumerate() {
+            current.entry(address.addr).or_default().push_back(index);
+        }
         for (id, addr, is_datagram) in table.addresses().iter() {
             let (Addr::Inet(addr), true) = (addr, is_datagram) else {
                 continue;
             };
-            let same =
-                |(index, current): &(usize, &DatagramAddress)| !is_matched[*index] && current.addr == *addr;
-            match self.all.iter().enumerate().find(same) {
-                Some((index, _)) => {
-                    is_matched[index] = true;
-                    next.retained.push((index, id));
-                }
+            match current.get_mut(addr).and_then(VecDeque::pop_front) {
+                Some(index) => next.retained.push((index, id)),
                 None => {
                     let mut listeners = table.addresses().listeners(id);
                     let (_, listener) = listeners.next().expect("an address has a listener");

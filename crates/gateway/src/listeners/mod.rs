@@ -8,6 +8,7 @@ pub(crate) mod datagrams;
 mod protocol;
 mod tls;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use ringmain_web::{Limits, ListenerProtocols};
 pub(crate) use self::controller::{Bindings, ListenerController};
 use self::datagrams::NextDatagrams;
 use self::protocol::{AddressProtocol, ProtocolSet, build_protocol};
-use self::tls::{AddressTls, PreparedTls};
+use self::tls::{AddressTls, PreparedTls, TlsParts};
 use crate::model::{ClientCertificateMode, Config, Listener, Name, PerAddressLimit, Protocol};
 use crate::table::{AddressId, Problem, Table};
 
@@ -144,8 +145,14 @@ impl ListenAddresses {
     /// Builds the listeners that a table requires; a part that cannot be built is reported as a problem and stays as it was. Changes
     /// nothing. `now` is the time since the Unix epoch.
     pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextListeners {
-        let mut wanted = wanted_addresses(table);
-        let mut matched = vec![false; self.all.len()];
+        let parts = TlsParts::new(table.config());
+        let wanted = wanted_addresses(table);
+        let mut by_addr: BTreeMap<&Addr, Vec<usize>> = BTreeMap::new();
+        for (index, place) in wanted.iter().enumerate() {
+            by_addr.entry(place.addr).or_default().push(index);
+        }
+        let mut wanted: Vec<Option<WantedAddress<'_>>> = wanted.into_iter().map(Some).collect();
+        let mut is_matched = vec![false; self.all.len()];
         let mut next = NextListeners {
             retained: Vec::new(),
             opened: Vec::new(),
@@ -155,21 +162,24 @@ impl ListenAddresses {
         // Port 0 may occur several times: each is an address of its own, matched in order, those of the same kind first.
         for same_kind in [true, false] {
             for (number, address) in self.all.iter().enumerate() {
-                let Some(address) = address.as_ref().filter(|_| !matched[number]) else {
+                let Some(address) = address.as_ref().filter(|_| !is_matched[number]) else {
                     continue;
                 };
-                let found = wanted.iter().position(|place| {
-                    *place.addr == address.addr && (!same_kind || place.wanted.kind == address.protocols.kind)
+                let mut of_addr = by_addr.get(&address.addr).into_iter().flatten();
+                let found = of_addr.find(|index| {
+                    wanted[**index]
+                        .as_ref()
+                        .is_some_and(|place| !same_kind || place.wanted.kind == address.protocols.kind)
                 });
-                if let Some(place) = found.map(|found| wanted.remove(found)) {
-                    matched[number] = true;
-                    let retained = address.prepare(number, table.config(), &place, now, &mut next.problems);
+                if let Some(place) = found.and_then(|index| wanted[*index].take()) {
+                    is_matched[number] = true;
+                    let retained = address.prepare(number, &parts, &place, now, &mut next.problems);
                     next.retained.push(retained);
                 }
             }
         }
-        for place in wanted {
-            if let Some(address) = ListenAddress::open(table.config(), &place, now, &mut next.problems) {
+        for place in wanted.into_iter().flatten() {
+            if let Some(address) = ListenAddress::open(&parts, &place, now, &mut next.problems) {
                 next.opened.push(NewListener {
                     address,
                     id: place.id,
@@ -228,10 +238,9 @@ impl ListenAddresses {
 
     /// Returns the listeners that prepared changes close.
     pub(crate) fn closing(&self, next: &NextListeners) -> Vec<(u32, Addr)> {
+        let retained: BTreeSet<usize> = next.retained.iter().map(|retained| retained.number).collect();
         let all = self.all.iter().enumerate();
-        let closed =
-            all.filter(|(number, _)| next.retained.iter().all(|retained| retained.number != *number));
-        closed
+        all.filter(|(number, _)| !retained.contains(number))
             .filter_map(|(number, address)| Some((number as u32, address.as_ref()?.addr.clone())))
             .collect()
     }
@@ -262,21 +271,30 @@ impl ListenAddresses {
 
     /// Returns the addresses of a table that are not listened on. `ids` must be those of that table.
     pub(crate) fn unbound_addrs<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<Addr> {
-        let is_open = |id: AddressId| {
-            let mut all = self.all.iter().zip(ids.iter());
-            all.any(|(address, found)| address.is_some() && *found == Some(id))
-        };
-        let unbound = wanted_addresses(table)
-            .into_iter()
-            .filter(|place| !is_open(place.id));
-        unbound.map(|place| place.addr.clone()).collect()
+        let numbers = self.numbers(ids);
+        let wanted = wanted_addresses(table).into_iter();
+        wanted
+            .filter(|place| !numbers.contains_key(&place.id))
+            .map(|place| place.addr.clone())
+            .collect()
+    }
+
+    /// Returns the number of the open listener of each address. `ids` are those of the addresses' table.
+    fn numbers(&self, ids: &AddressIds) -> BTreeMap<AddressId, u32> {
+        let mut numbers = BTreeMap::new();
+        for ((number, address), id) in (0..).zip(&self.all).zip(ids.iter()) {
+            if let Some(id) = id.filter(|_| address.is_some()) {
+                numbers.entry(id).or_insert(number);
+            }
+        }
+        numbers
     }
 
     /// Returns the addresses of a table with their listeners. `ids` must be those of that table.
     pub(crate) fn reports<P>(&self, table: &Table<P>, ids: &AddressIds) -> Vec<ListenerReport> {
+        let numbers = self.numbers(ids);
         let report = |place: WantedAddress<'_>| {
-            let mut open = self.all.iter().zip(ids.iter());
-            let number = open.position(|(front, id)| front.is_some() && *id == Some(place.id));
+            let number = numbers.get(&place.id).copied();
             let mut protocols: Vec<Protocol> = Vec::new();
             for listener in &place.listeners {
                 if !protocols.contains(&listener.protocol) {
@@ -287,7 +305,7 @@ impl ListenAddresses {
                 addr: place.addr.clone(),
                 names: place.listeners.iter().map(|it| Arc::clone(&it.name)).collect(),
                 protocols,
-                number: number.and_then(|number| u32::try_from(number).ok()),
+                number,
                 is_open: number.is_some(),
             }
         };
@@ -321,12 +339,12 @@ impl ListenAddresses {
 impl ListenAddress {
     /// Builds a listener, as far as its TLS can be built.
     fn open(
-        config: &Config,
+        parts: &TlsParts<'_>,
         place: &WantedAddress<'_>,
         now: Duration,
         problems: &mut Vec<Problem>,
     ) -> Option<ListenAddress> {
-        let mut open = |protocol| AddressTls::open(config, &listeners_with(place, protocol), now, problems);
+        let mut open = |protocol| AddressTls::open(parts, &listeners_with(place, protocol), now, problems);
         let address = ListenAddress {
             addr: place.addr.clone(),
             protocols: place.wanted.clone(),
@@ -339,7 +357,7 @@ impl ListenAddress {
     fn prepare(
         &self,
         number: usize,
-        config: &Config,
+        parts: &TlsParts<'_>,
         place: &WantedAddress<'_>,
         now: Duration,
         problems: &mut Vec<Problem>,
@@ -349,8 +367,8 @@ impl ListenAddress {
             let (opened, reload) = match tls {
                 // The TLS stays for a later configuration that may need it again.
                 Some(_) if listeners.is_empty() => (None, None),
-                Some(tls) => (None, tls.prepare(config, &listeners, now, problems)),
-                None => (AddressTls::open(config, &listeners, now, problems), None),
+                Some(tls) => (None, tls.prepare(parts, &listeners, now, problems)),
+                None => (AddressTls::open(parts, &listeners, now, problems), None),
             };
             let opened = opened.map(TlsChange::Open);
             opened

@@ -1,5 +1,6 @@
 //! The handling of connections at an address, from the protocols of its listeners.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use ringmain_web::{ListenerProtocol, StreamConnection};
 use super::ListenAddress;
 use crate::l4;
 use crate::model::{Hostname, Listener, Network, Protocol, ProxyProtocol};
-use crate::table::host_specificity;
+use crate::table::ByHost;
 
 /// The inputs of a [`ListenerProtocol`] except TLS, which is reloaded separately: equal inputs give equal protocols.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,10 +67,13 @@ pub(super) fn build_protocol(address: &ListenAddress) -> ListenerProtocol {
     let mut listener_protocol = match (address.protocols.kind, https) {
         (AddressProtocol::Https, Some(acceptor)) => ListenerProtocol::https(acceptor),
         (AddressProtocol::HttpsOrPassthrough, Some(acceptor)) => {
-            let hosts = Arc::clone(&address.protocols.hosts);
+            let protocols = protocols_by_host(&address.protocols.hosts);
             ListenerProtocol::https_or_stream(
                 acceptor,
-                move |name| is_http_host(&hosts, name.unwrap_or_default()),
+                move |name| {
+                    let found = protocols.find_first(name.unwrap_or_default(), |protocol| Some(*protocol));
+                    found == Some(Protocol::Https)
+                },
                 pass,
             )
         }
@@ -94,11 +98,19 @@ pub(super) fn build_protocol(address: &ListenAddress) -> ListenerProtocol {
     listener_protocol
 }
 
-/// Returns whether the host belongs to a listener of HTTP.
-fn is_http_host(hosts: &[(Protocol, Vec<Hostname>)], name: &str) -> bool {
-    let ranked = hosts
-        .iter()
-        .filter_map(|(protocol, hosts)| Some((host_specificity(hosts, name)?, *protocol)));
-    let best = ranked.max_by_key(|(rank, _)| *rank);
-    best.is_some_and(|(_, protocol)| protocol == Protocol::Https)
+/// Indexes the protocols of an address by host: it may have thousands of listeners.
+fn protocols_by_host(hosts: &[(Protocol, Vec<Hostname>)]) -> ByHost<Protocol> {
+    let mut named: BTreeMap<&Hostname, Protocol> = BTreeMap::new();
+    let mut any = None;
+    // Listeners of one address have no host in common.
+    for (protocol, hosts) in hosts {
+        if hosts.is_empty() {
+            any.get_or_insert(*protocol);
+        }
+        for host in hosts {
+            named.entry(host).or_insert(*protocol);
+        }
+    }
+    let named = named.into_iter().map(|(host, protocol)| (host.clone(), protocol));
+    ByHost::new(named.collect(), any)
 }

@@ -1,5 +1,7 @@
 //! The TLS of an address: certificates from all its listeners of one kind, and the demands on client certificates.
 
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,6 +12,31 @@ use ringmain_tls::{
 
 use crate::model::{Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, TlsVersion};
 use crate::table::{ConfigPart, Consequence, Problem};
+
+/// The certificates and authorities of a configuration, which many listeners may refer to.
+pub(super) struct TlsParts<'c> {
+    config: &'c Config,
+    /// By name, once a listener has asked for one.
+    certificates: OnceCell<BTreeMap<&'c str, &'c Arc<Certificate>>>,
+}
+
+impl<'c> TlsParts<'c> {
+    pub(super) fn new(config: &'c Config) -> TlsParts<'c> {
+        TlsParts {
+            config,
+            certificates: OnceCell::new(),
+        }
+    }
+
+    /// Returns the certificate of this name. Of two with the same name the first one counts.
+    fn certificate(&self, name: &str) -> Option<&'c Arc<Certificate>> {
+        let by_name = self.certificates.get_or_init(|| {
+            let all = self.config.certificates.iter().rev();
+            all.map(|certificate| (&*certificate.name, certificate)).collect()
+        });
+        by_name.get(name).copied()
+    }
+}
 
 /// The TLS of an address.
 #[derive(Debug)]
@@ -32,13 +59,13 @@ struct AddressTlsInputs {
 impl AddressTls {
     /// Builds TLS with the usable certificates; `None` without any.
     pub(super) fn open(
-        config: &Config,
+        parts: &TlsParts<'_>,
         listeners: &[&Arc<Listener>],
         now: Duration,
         problems: &mut Vec<Problem>,
     ) -> Option<AddressTls> {
         let first = listeners.first()?;
-        let mut inputs = AddressTlsInputs::collect(config, listeners)
+        let mut inputs = AddressTlsInputs::collect(parts, listeners)
             .map_err(|problem| problems.push(problem))
             .ok()?;
         let mut acceptor = Acceptor::new(&inputs.server_settings(), now);
@@ -78,12 +105,12 @@ impl AddressTls {
     /// Builds the TLS of another configuration. `None`: it is unchanged, or its errors are among the problems.
     pub(super) fn prepare(
         &self,
-        config: &Config,
+        parts: &TlsParts<'_>,
         listeners: &[&Arc<Listener>],
         now: Duration,
         problems: &mut Vec<Problem>,
     ) -> Option<PreparedTls> {
-        let inputs = AddressTlsInputs::collect(config, listeners).map_err(|problem| {
+        let inputs = AddressTlsInputs::collect(parts, listeners).map_err(|problem| {
             problems.push(Problem {
                 consequence: Consequence::Unchanged,
                 ..problem
@@ -159,19 +186,17 @@ fn join_diagnostics(refused: &ConfigError) -> String {
 impl AddressTlsInputs {
     /// Collects the inputs from all listeners of an address, which share a handshake: the SNI that selects one is part of that handshake. Of
     /// several minimum versions the newest applies.
-    fn collect(config: &Config, listeners: &[&Arc<Listener>]) -> Result<AddressTlsInputs, Problem> {
+    fn collect(parts: &TlsParts<'_>, listeners: &[&Arc<Listener>]) -> Result<AddressTlsInputs, Problem> {
         // A client without SNI receives the certificate of the listener for all names.
         let any = listeners.iter().filter(|listener| listener.hostnames.is_empty());
         let named = listeners.iter().filter(|listener| !listener.hostnames.is_empty());
         let mut certificates: Vec<Arc<Certificate>> = Vec::new();
+        let mut names: BTreeSet<&str> = BTreeSet::new();
         for tls in any.chain(named).filter_map(|listener| listener.tls.as_ref()) {
             for name in &tls.certificates {
-                let found = config
-                    .certificates
-                    .iter()
-                    .find(|certificate| certificate.name == *name);
-                let new = found.filter(|found| certificates.iter().all(|other| other.name != found.name));
-                certificates.extend(new.cloned());
+                if let Some(found) = parts.certificate(name).filter(|_| names.insert(name)) {
+                    certificates.push(Arc::clone(found));
+                }
             }
         }
         let minimum = listeners
@@ -179,7 +204,7 @@ impl AddressTlsInputs {
             .filter_map(|listener| Some(listener.tls.as_ref()?.minimum));
         Ok(AddressTlsInputs {
             certificates,
-            clients: client_demands(config, listeners)?,
+            clients: client_demands(parts.config, listeners)?,
             minimum: minimum.max().unwrap_or_default(),
             is_http: listeners.iter().any(|listener| listener.protocol.is_http()),
         })

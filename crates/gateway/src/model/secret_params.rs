@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Config, CredentialSource, Policy};
+use super::{CredentialSource, Listener, Policy, Route};
 
-/// Returns the query parameters from which policies of this configuration read keys and tokens.
-pub(crate) fn secret_params(config: &Config) -> Vec<Arc<str>> {
-    let listeners = config.listeners.iter().flat_map(|listener| &listener.policies);
-    let rules = config.routes.iter().flat_map(|route| &route.rules);
+/// Returns the query parameters from which policies of these listeners and routes read keys and tokens.
+pub(crate) fn secret_params<'c>(
+    listeners: &[Arc<Listener>],
+    routes: impl Iterator<Item = &'c Arc<Route>>,
+) -> Vec<Arc<str>> {
+    let listeners = listeners.iter().flat_map(|listener| &listener.policies);
+    let rules = routes.flat_map(|route| &route.rules);
     let policies = listeners.chain(rules.flat_map(|rule| &rule.policies));
     let mut params = Vec::new();
     for policy in policies {

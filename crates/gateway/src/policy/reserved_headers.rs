@@ -14,14 +14,31 @@ use super::basic_auth::PasswordAuth;
 use super::client_certificate::CertificateAuth;
 use super::jwt::JwtAuth;
 use crate::model::{Action, Config, HeaderName, Name, Policy, Route, Rule, Target};
+use crate::table::ListDiff;
 
 /// Guarded headers by upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReservedHeaders(BTreeMap<Name, Vec<HeaderName>>);
 
 impl ReservedHeaders {
+    /// Returns the guards of a configuration. These are the guards of `last`, which are returned if nothing that they depend on differs.
+    pub(crate) fn follow(&self, last: Option<&Config>, config: &Config) -> ReservedHeaders {
+        let Some(last) = last.filter(|last| last.push == config.push) else {
+            return ReservedHeaders::from_config(config);
+        };
+        let diff = ListDiff::of(&last.routes, &config.routes);
+        let changed = last.routes[diff.old].iter().chain(&config.routes[diff.new]);
+        let mut policies = changed
+            .flat_map(|route| &route.rules)
+            .flat_map(|rule| &rule.policies);
+        if policies.any(|policy| !written_headers(policy).is_empty()) {
+            return ReservedHeaders::from_config(config);
+        }
+        self.clone()
+    }
+
     /// Returns the guards of a configuration.
-    pub(crate) fn from_config(config: &Config) -> ReservedHeaders {
+    fn from_config(config: &Config) -> ReservedHeaders {
         let mut guards = ReservedHeaders::default();
         for rule in config.routes.iter().flat_map(|route| &route.rules) {
             let written: Vec<HeaderName> = rule.policies.iter().flat_map(written_headers).collect();

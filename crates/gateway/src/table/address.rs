@@ -88,17 +88,39 @@ impl AddressTable {
                 });
             }
         }
-        for listener in left_out {
-            let is_compatible = |shared: &&mut AddressBuilder| {
-                let (_, served) = &shared.listeners[0];
-                let is_same_kind = listener.protocol.has_sni() == served.protocol.has_sni();
-                is_same_kind && !shared.datagrams && listener.addresses.contains(&shared.address)
-            };
-            for shared in addresses.iter_mut().filter(is_compatible) {
-                shared.refused.extend_from_slice(&listener.hostnames);
+        let mut refused: BTreeMap<usize, Vec<Hostname>> = BTreeMap::new();
+        if !left_out.is_empty() {
+            let mut by_address: BTreeMap<&Addr, Vec<usize>> = BTreeMap::new();
+            for (number, shared) in addresses
+                .iter()
+                .enumerate()
+                .filter(|(_, shared)| !shared.datagrams)
+            {
+                by_address.entry(&shared.address).or_default().push(number);
+            }
+            for listener in left_out {
+                let own = listener
+                    .addresses
+                    .iter()
+                    .filter_map(|address| by_address.get(address));
+                for number in own.flatten() {
+                    let (_, served) = &addresses[*number].listeners[0];
+                    if listener.protocol.has_sni() == served.protocol.has_sni() {
+                        let hosts = refused.entry(*number).or_default();
+                        hosts.extend_from_slice(&listener.hostnames);
+                    }
+                }
             }
         }
+        for (number, hosts) in refused {
+            addresses[number].refused = hosts;
+        }
         AddressTable(addresses.into_iter().map(AddressBuilder::build).collect())
+    }
+
+    /// Returns an address. `None`: `id` is of another table and beyond this one's addresses.
+    pub(crate) fn address(&self, id: AddressId) -> Option<&Addr> {
+        Some(&self.0.get(id.0 as usize)?.address)
     }
 
     /// Returns every address, and whether it is for datagrams.
@@ -135,7 +157,8 @@ impl AddressTable {
     }
 }
 
-/// Returns the specificity of a listener with these hosts for a host; higher is more specific. `None`: the host is not one of these.
+/// Returns the specificity, computed without an index, of a listener with these hosts for a host; higher is more specific. `None`: the host is not one of these.
+#[cfg(test)]
 pub(crate) fn host_specificity(hostnames: &[Hostname], host: &str) -> Option<usize> {
     if hostnames.is_empty() {
         return Some(0);

@@ -11,7 +11,7 @@ use crate::model::{Hostname, Listener, Name, StreamRoute};
 
 /// Values by host.
 #[derive(Debug)]
-pub(super) struct ByHost<T> {
+pub(crate) struct ByHost<T> {
     /// Exact hosts and wildcards.
     named: NameIndex<Hostname, T>,
     wildcards: bool,
@@ -20,7 +20,8 @@ pub(super) struct ByHost<T> {
 }
 
 impl<T> ByHost<T> {
-    pub(super) fn new(named: Vec<(Hostname, T)>, any: Option<T>) -> ByHost<T> {
+    /// Indexes the values of distinct hosts, and the value for every host.
+    pub(crate) fn new(named: Vec<(Hostname, T)>, any: Option<T>) -> ByHost<T> {
         ByHost {
             wildcards: named.iter().any(|(host, _)| host.wildcard_suffix().is_some()),
             named: NameIndex::new(named.into()),
@@ -28,8 +29,22 @@ impl<T> ByHost<T> {
         }
     }
 
+    /// Returns the values after a change: `None` removes a host.
+    fn with(&self, changed: Vec<(Hostname, Option<T>)>, any: Option<T>) -> ByHost<T>
+    where
+        T: Clone,
+    {
+        let named = self.named.with(changed);
+        let wildcards = named.keys().any(|host| host.wildcard_suffix().is_some());
+        ByHost {
+            wildcards,
+            named,
+            any,
+        }
+    }
+
     /// Calls `found` with the values for `host`, the most specific first, until it returns a result.
-    pub(super) fn find_first<'t, R>(
+    pub(crate) fn find_first<'t, R>(
         &'t self,
         host: &str,
         mut found: impl FnMut(&'t T) -> Option<R>,
@@ -72,6 +87,84 @@ impl<P> HostMap<P> {
             None => self.0.any.as_ref(),
         }
     }
+}
+
+/// The routes of a listener that a change removes and adds.
+pub(super) struct HostChanges<'c, P> {
+    pub(super) old: Vec<&'c Arc<CompiledRoute<P>>>,
+    /// With their positions in the order of routes.
+    pub(super) new: Vec<(usize, &'c Arc<CompiledRoute<P>>)>,
+}
+
+impl<P> HostChanges<'_, P> {
+    /// Returns the addresses of the routes, which identify the change.
+    pub(super) fn addresses(&self) -> (Vec<usize>, Vec<usize>) {
+        let address = |route: &Arc<CompiledRoute<P>>| Arc::as_ptr(route).addr();
+        let old = self.old.iter().map(|route| address(route));
+        let new = self.new.iter().map(|(_, route)| address(route));
+        (old.collect(), new.collect())
+    }
+}
+
+impl<P> HostMap<P> {
+    /// Returns the hosts after a change. `position` returns the next position of a route that stays, `None` for one that does not.
+    pub(super) fn succeed(
+        &self,
+        changes: &HostChanges<'_, P>,
+        position: &dyn Fn(&CompiledRoute<P>) -> Option<usize>,
+    ) -> HostMap<P> {
+        let mut changed: BTreeMap<Option<&Hostname>, Vec<(usize, &Arc<CompiledRoute<P>>)>> = BTreeMap::new();
+        for host in changes.old.iter().flat_map(|route| hosts_of(route)) {
+            changed.entry(host).or_default();
+        }
+        for (at, route) in &changes.new {
+            for host in hosts_of(route) {
+                let list = changed.entry(host).or_default();
+                // A route may name a host twice.
+                if list.last().is_none_or(|(last, _)| last != at) {
+                    list.push((*at, *route));
+                }
+            }
+        }
+        let mut any = self.0.any.clone();
+        let mut named = Vec::with_capacity(changed.len());
+        // Hosts with the same list of routes share a table.
+        let mut tables: BTreeMap<Vec<usize>, Arc<PathTree<P>>> = BTreeMap::new();
+        for (host, mut list) in changed {
+            let last = self.find_exact(host);
+            let stay = last.iter().flat_map(|last| &last.routes);
+            list.extend(stay.filter_map(|route| Some((position(route)?, route))));
+            list.sort_unstable_by_key(|(at, _)| *at);
+            let is_current = |last: &&Arc<PathTree<P>>| {
+                let mut pairs = last.routes.iter().zip(&list);
+                last.routes.len() == list.len() && pairs.all(|(last, (_, route))| Arc::ptr_eq(last, route))
+            };
+            let table = match last.filter(is_current) {
+                Some(last) => Some(Arc::clone(last)),
+                None if list.is_empty() => None,
+                None => {
+                    let numbers: Vec<usize> = list.iter().map(|(at, _)| *at).collect();
+                    let table = tables.entry(numbers).or_insert_with(|| {
+                        let routes = list.iter().map(|(_, route)| Arc::clone(route));
+                        Arc::new(PathTree::new(routes.collect()))
+                    });
+                    Some(Arc::clone(table))
+                }
+            };
+            match host {
+                Some(host) => named.push((host.clone(), table)),
+                None => any = table,
+            }
+        }
+        HostMap(self.0.with(named, any))
+    }
+}
+
+/// Returns the hosts of a route; `None`: every host.
+fn hosts_of<P>(route: &CompiledRoute<P>) -> impl Iterator<Item = Option<&Hostname>> {
+    let hostnames = &route.route().hostnames;
+    let every = hostnames.is_empty().then_some(None);
+    hostnames.iter().map(Some).chain(every)
 }
 
 /// The hosts of a listener of another protocol than HTTP.

@@ -39,33 +39,40 @@ mod describe;
 mod explain;
 mod explain_stream;
 mod host_map;
+mod list_diff;
 mod name_index;
 mod path_tree;
 mod problem;
 mod request;
 mod request_facts;
+mod route_index;
+mod successor;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::model::{Action, Config, Listener, Name, Policy, Route, Rule, StreamRoute};
 use address::AddressTable;
+#[cfg(test)]
 pub(crate) use address::host_specificity;
 pub use address::{AddressId, ListenerId};
 pub(crate) use check::unresolved_parts;
-use check::{CheckedConfig, CheckedRoute, CleanParts};
+use check::{CheckedConfig, CleanParts, NameSet, RouteChecks};
 pub use compiled_route::{CompiledRoute, Matched};
 pub use describe::describe_steps;
 pub use explain::{Explanation, RejectedMatch, RejectionReason, SelectedRule};
 pub use explain_stream::{SelectedStream, StreamExplanation};
+pub(crate) use host_map::ByHost;
 use host_map::{HostMap, StreamMap};
-use name_index::NameIndex;
+pub(crate) use list_diff::{ListDiff, have_same_objects};
 pub use problem::{ConfigPart, Consequence, Problem};
 pub(crate) use request::{announced_method, cors_policy, is_token};
 pub use request_facts::{Headers, RequestFacts, normalize_host};
+use route_index::RouteIndex;
+use successor::{guards_paths, is_guarded};
 
 /// Builds the data plane's plan of a rule, once for each version of its route.
 ///
@@ -79,10 +86,15 @@ pub type Planner<'p, P> = &'p mut dyn FnMut(&Rule, &[Name]) -> Result<P, String>
 pub struct Table<P> {
     config: Arc<Config>,
     listeners: Box<[AttachedListener<P>]>,
-    addresses: AddressTable,
-    routes: NameIndex<Name, Arc<CompiledRoute<P>>>,
+    addresses: Arc<AddressTable>,
+    routes: RouteIndex<P>,
     problems: Box<[Problem]>,
-    clean: CleanParts,
+    /// Derived when the next table needs it, unless this one was compiled as a whole.
+    clean: OnceLock<CleanParts>,
+    /// The names of valid upstreams.
+    upstream_names: NameSet,
+    /// The numbers of the routes that were compiled for this table.
+    compiled: Box<[u32]>,
 }
 
 /// A listener with its routes.
@@ -94,22 +106,51 @@ struct AttachedListener<P> {
     guards_paths: bool,
 }
 
+impl<P> Clone for AttachedListener<P> {
+    fn clone(&self) -> AttachedListener<P> {
+        AttachedListener {
+            listener: Arc::clone(&self.listener),
+            hosts: Arc::clone(&self.hosts),
+            streams: Arc::clone(&self.streams),
+            guards_paths: self.guards_paths,
+        }
+    }
+}
+
 impl<P> Table<P> {
     /// Compiles a configuration. Parts that equal those in `last` are shared with it.
     #[must_use]
     pub fn compile(config: Arc<Config>, last: Option<&Table<P>>, plan: Planner<'_, P>) -> Table<P> {
-        Table::compile_with_stale(config, last, &|_| false, plan)
+        Table::compile_with_stale(config, last, None, plan)
     }
 
     /// Like [`Table::compile`], but shares no routes of `last` that are `stale`: their plans depend on more than the routes themselves.
+    /// `stale` is `None` if there are none.
     pub(crate) fn compile_with_stale(
+        config: Arc<Config>,
+        last: Option<&Table<P>>,
+        stale: Option<&dyn Fn(&Route) -> bool>,
+        plan: Planner<'_, P>,
+    ) -> Table<P> {
+        if let Some(last) = last.filter(|_| stale.is_none())
+            && let Some(next) = last.succeed(&config, plan)
+        {
+            return next;
+        }
+        Table::compile_whole(config, last, stale.unwrap_or(&|_| false), plan)
+    }
+
+    fn compile_whole(
         config: Arc<Config>,
         last: Option<&Table<P>>,
         stale: &dyn Fn(&Route) -> bool,
         plan: Planner<'_, P>,
     ) -> Table<P> {
-        let mut checked = CheckedConfig::new(&config, last.map(|last| &last.clean));
-        let mut compiled = Vec::with_capacity(checked.routes.len());
+        let clean = last.map(|last| last.clean.get_or_init(|| last.derive_clean()));
+        let names = last.map(|last| &last.upstream_names);
+        let mut checked = CheckedConfig::new(&config, clean.zip(names));
+        let mut routes = Vec::with_capacity(checked.routes.len());
+        let mut compiled = Vec::new();
         let mut clean_routes = Vec::with_capacity(checked.routes.len());
         let mut shared_routes = BTreeMap::new();
         for (number, listed) in (0..).zip(std::mem::take(&mut checked.routes)) {
@@ -117,26 +158,27 @@ impl<P> Table<P> {
             let unchanged = checked.unchanged(&listed).filter(|_| !stale(route));
             if let Some((last, at)) = last.zip(unchanged) {
                 clean_routes.push((Arc::as_ptr(route).addr(), number));
-                compiled.push(Arc::clone(last.routes.at(at)));
+                routes.push(Arc::clone(&last.routes.routes()[at as usize]));
                 continue;
             }
             let last = last.and_then(|last| last.routes.find(&route.name));
             let last = last.filter(|_| !stale(route));
-            let problems = checked.problems.0.len();
-            let shared = compile_route(listed, last, &mut checked, plan);
-            if listed.rejection.is_none() && checked.problems.0.len() == problems && shared.is_clean() {
+            let problems = checked.problems.len();
+            let substitute = listed.replacement();
+            let substituted = substitute.as_ref().unwrap_or(route);
+            let shared = compile_route(substituted, last, &mut checked.route_checks(), plan);
+            if listed.rejection.is_none() && checked.problems.len() == problems && shared.is_clean() {
                 clean_routes.push((Arc::as_ptr(shared.route()).addr(), number));
             }
             if !Arc::ptr_eq(shared.route(), route) && listed.rejection.is_none() {
                 shared_routes.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
             }
-            compiled.push(shared);
+            compiled.push(number);
+            routes.push(shared);
         }
-        let guarding = compiled.iter().map(|route| &**route.route());
-        let guarding: Vec<&Route> = guarding
-            .filter(|route| route.rules.iter().any(Rule::guards_path))
-            .collect();
-        let mut builder = host_map::HostMapBuilder::new(&compiled, &checked.streams);
+        let guarding = routes.iter().map(|route| &**route.route());
+        let guarding: Vec<&Route> = guarding.filter(|route| guards_paths(route)).collect();
+        let mut builder = host_map::HostMapBuilder::new(&routes, &checked.streams);
         let last_listeners = last.iter().flat_map(|last| &last.listeners);
         let last_listeners: BTreeMap<&Name, &AttachedListener<P>> = last_listeners
             .map(|attached| (&attached.listener.name, attached))
@@ -148,28 +190,44 @@ impl<P> Table<P> {
                 listener: Arc::clone(listener),
                 hosts,
                 streams,
-                guards_paths: guarding.iter().any(|route| route.attaches_to(&listener.name)),
+                guards_paths: is_guarded(listener, &guarding),
             }
         });
         let listeners = listeners.collect();
         let addresses = AddressTable::new(&checked.listeners, &checked.left_out);
-        let problems = std::mem::take(&mut checked.problems.0).into();
         let clean = checked.clean_parts(clean_routes);
         drop(builder);
         drop(guarding);
-        drop(checked);
+        let CheckedConfig {
+            upstreams, problems, ..
+        } = checked;
         let config = reuse_routes(config, &shared_routes);
-        let routes = compiled
-            .into_iter()
-            .map(|route| (route.route().name.clone(), route));
         Table {
             listeners,
-            addresses,
-            routes: NameIndex::new(routes.collect()),
-            problems,
-            clean,
+            addresses: Arc::new(addresses),
+            routes: RouteIndex::new(routes),
+            problems: problems.into_boxed_slice(),
+            clean: OnceLock::from(clean),
+            upstream_names: upstreams,
+            compiled: compiled.into(),
             config,
         }
+    }
+
+    /// Returns the parts that have no problems, of a table without any.
+    fn derive_clean(&self) -> CleanParts {
+        let routes = (0..).zip(self.routes.routes());
+        let routes = routes.filter(|(_, route)| route.is_clean());
+        let routes = routes.map(|(number, route)| (Arc::as_ptr(route.route()).addr(), number));
+        let upstreams = self.config.upstreams.iter();
+        let listeners = self.listeners.iter().map(|attached| &attached.listener);
+        CleanParts::new(routes.collect(), upstreams, listeners)
+    }
+
+    /// Returns the routes that were compiled for this table; all others are those of tables before it.
+    pub(crate) fn compiled_routes(&self) -> impl Iterator<Item = &Arc<CompiledRoute<P>>> {
+        let numbers = self.compiled.iter();
+        numbers.map(|number| &self.routes.routes()[*number as usize])
     }
 
     /// Returns the configuration that was compiled.
@@ -186,7 +244,7 @@ impl<P> Table<P> {
 
     /// Returns the routes that are served, in their order.
     pub fn routes(&self) -> impl ExactSizeIterator<Item = &Arc<CompiledRoute<P>>> {
-        self.routes.values()
+        self.routes.routes().iter()
     }
 
     /// Returns the listeners that are served.
@@ -264,26 +322,24 @@ fn reuse_routes(mut config: Arc<Config>, shared_routes: &BTreeMap<*const Route, 
 
 /// Compiles a route; returns the last table's if it is unchanged.
 fn compile_route<P>(
-    listed: CheckedRoute<'_>,
+    route: &Arc<Route>,
     last: Option<&Arc<CompiledRoute<P>>>,
-    checked: &mut CheckedConfig<'_>,
+    checks: &mut RouteChecks<'_>,
     plan: Planner<'_, P>,
 ) -> Arc<CompiledRoute<P>> {
-    let substitute = listed.replacement();
-    let route = substitute.as_ref().unwrap_or(listed.route);
-    let missing = checked.missing_upstreams(route);
+    let missing = checks.missing_upstreams(route);
     if let Some(last) = last.filter(|last| last.is_current(route, &missing)) {
         return Arc::clone(last);
     }
     let faults: Vec<_> = (0..route.rules.len())
-        .map(|number| checked.check_rule(route, number))
+        .map(|number| checks.check_rule(route, number))
         .collect();
     let mut plans = Vec::with_capacity(faults.len());
     for (number, (rule, fault)) in route.rules.iter().zip(faults).enumerate() {
         let is_reported = fault.is_some() || matches!(rule.action, Action::Broken { .. });
         let mut report = |part, expected: &str, found: &str| {
             let place = ConfigPart::Route(route.name.clone(), Some(number));
-            checked
+            checks
                 .problems
                 .report(place, part, expected, found, Consequence::Responds500);
         };

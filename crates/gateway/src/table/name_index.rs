@@ -3,18 +3,12 @@
 //! The keys are from the configuration and only lookups are from clients: clients cannot lengthen probe sequences, so the hash
 //! needs no secret, and the same configuration gives the same table in every run.
 
-use crate::model::{Hostname, Name};
+use crate::model::Hostname;
 
 /// A key that is found by a text.
 pub(super) trait IndexKey {
     /// Returns the text.
     fn key(&self) -> &str;
-}
-
-impl IndexKey for Name {
-    fn key(&self) -> &str {
-        self
-    }
 }
 
 impl IndexKey for Hostname {
@@ -25,7 +19,7 @@ impl IndexKey for Hostname {
 }
 
 /// An immutable map with open addressing.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct NameIndex<K, T> {
     entries: Box<[(K, T)]>,
     slots: HashSlots,
@@ -41,6 +35,41 @@ impl<K: IndexKey, T> NameIndex<K, T> {
         NameIndex { entries, slots }
     }
 
+    /// Returns a map with other values: `None` removes a key. Keys that are not in `changed` keep theirs.
+    pub(super) fn with(&self, changed: Vec<(K, Option<T>)>) -> NameIndex<K, T>
+    where
+        K: Clone,
+        T: Clone,
+    {
+        let position = |key: &K| {
+            let same = |index: u32| self.entries[index as usize].0.key() == key.key();
+            let index = self.slots.find(hash_text(0, key.key().as_bytes()), same);
+            index.map(|index| index as usize)
+        };
+        let has_same_keys = changed
+            .iter()
+            .all(|(key, value)| value.is_some() == position(key).is_some());
+        if has_same_keys {
+            let mut next = self.clone();
+            for (key, value) in changed {
+                if let Some((at, value)) = position(&key).zip(value) {
+                    next.entries[at].1 = value;
+                }
+            }
+            return next;
+        }
+        let mut is_replaced = vec![false; self.entries.len()];
+        for at in changed.iter().filter_map(|(key, _)| position(key)) {
+            is_replaced[at] = true;
+        }
+        let entries = self.entries.iter().zip(is_replaced);
+        let entries = entries.filter(|(_, is_replaced)| !is_replaced);
+        let mut entries: Vec<(K, T)> = entries.map(|(entry, _)| entry.clone()).collect();
+        let added = changed.into_iter();
+        entries.extend(added.filter_map(|(key, value)| Some((key, value?))));
+        NameIndex::new(entries.into())
+    }
+
     /// Returns the value of `key`.
     pub(super) fn find(&self, key: &str) -> Option<&T> {
         let same = |index: u32| self.entries[index as usize].0.key() == key;
@@ -48,19 +77,14 @@ impl<K: IndexKey, T> NameIndex<K, T> {
         Some(&self.entries[index as usize].1)
     }
 
-    /// Returns the value that was inserted at this position, from 0.
-    pub(super) fn at(&self, position: u32) -> &T {
-        &self.entries[position as usize].1
-    }
-
-    /// Returns all values, in the order of insertion.
-    pub(super) fn values(&self) -> impl ExactSizeIterator<Item = &T> {
-        self.entries.iter().map(|(_, value)| value)
+    /// Returns all keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &K> {
+        self.entries.iter().map(|(key, _)| key)
     }
 }
 
 /// Indices by hash; the caller compares keys. At most half full, so that probe sequences are short.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct HashSlots(Box<[u32]>);
 
 const FREE: u32 = u32::MAX;

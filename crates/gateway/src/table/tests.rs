@@ -4,6 +4,7 @@ mod explain;
 mod problems;
 mod reference;
 mod succession;
+mod successor;
 
 use std::sync::Arc;
 

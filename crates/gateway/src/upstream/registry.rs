@@ -1,5 +1,8 @@
 //! Upstreams, states of endpoints, and counters of policies by name: the state that survives a change of configuration.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
@@ -16,6 +19,7 @@ use crate::fault::Fault;
 use crate::model::{self, Config, EndpointLocation, Hostname, Name, Upstream};
 use crate::rate::counters::LimitCounters;
 use crate::resolve::{LookupError, ResolvedName};
+use crate::table::{ListDiff, have_same_objects};
 
 /// All upstreams of a gateway. Used when the configuration or the addresses of a name change, never by requests.
 #[derive(Debug, Default)]
@@ -37,6 +41,12 @@ pub(crate) struct UpstreamRegistry {
     staged: Vec<(Arc<UpstreamState>, Arc<UpstreamSnapshot>)>,
     /// Upstreams that only this configuration has.
     added: Vec<Name>,
+    /// Upstreams that it does not have. `None`: those that are not marked as listed.
+    unlisted: Option<BTreeSet<Name>>,
+    /// Upstreams whose endpoints are not those of the configuration.
+    overridden: BTreeSet<Name>,
+    /// Upstreams that may have states of endpoints that are not theirs any more.
+    unswept: BTreeSet<Name>,
 }
 
 /// The result of resolving a name.
@@ -113,12 +123,48 @@ fn hostnames_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
 
 impl UpstreamRegistry {
     /// Stages the upstreams of a configuration: they change at [`UpstreamRegistry::commit`], and remain as they are at
-    /// [`UpstreamRegistry::discard`]. Of two upstreams with one name the first counts. `now` is the time since the Unix epoch.
-    pub(crate) fn stage(&mut self, config: &Config, now: Duration) {
+    /// [`UpstreamRegistry::discard`]. Of two upstreams with one name the first counts. `last` is the configuration that was committed last.
+    /// `now` is the time since the Unix epoch.
+    pub(crate) fn stage(&mut self, config: &Config, last: Option<&Config>, now: Duration) {
         self.staging += 1;
+        self.unlisted = last.and_then(|last| self.stage_changed(config, last, now));
+        if self.unlisted.is_some() {
+            return;
+        }
         for upstream in &config.upstreams {
             self.stage_upstream(upstream, config, now);
         }
+    }
+
+    /// Stages the upstreams that are not those of the last configuration, and returns the names that only that one has. `None`: the others
+    /// have to be compared, too.
+    fn stage_changed(&mut self, config: &Config, last: &Config, now: Duration) -> Option<BTreeSet<Name>> {
+        let has_tls = |upstream: &Arc<UpstreamState>| upstream.snapshot().config.tls.is_some();
+        let has_same_rest = have_same_objects(&config.certificates, &last.certificates)
+            && have_same_objects(&config.authorities, &last.authorities)
+            && have_same_objects(&config.streams, &last.streams);
+        // TLS depends on other parts.
+        if !has_same_rest && self.special.values().any(has_tls) {
+            return None;
+        }
+        let diff = ListDiff::of(&last.upstreams, &config.upstreams);
+        let old = last.upstreams[diff.old].iter().map(|upstream| &upstream.name);
+        let old: BTreeSet<&Name> = old.collect();
+        let changed = &config.upstreams[diff.new];
+        let new: BTreeSet<&Name> = changed.iter().map(|upstream| &upstream.name).collect();
+        let mut added = new.difference(&old);
+        let has_duplicates = self.upstreams.len() != last.upstreams.len()
+            || new.len() != changed.len()
+            || added.any(|name| self.upstreams.contains_key(*name));
+        let is_staged = |name: &Name| new.contains(name) || old.contains(name);
+        if has_duplicates || !self.overridden.iter().all(is_staged) {
+            return None;
+        }
+        let removed = old.difference(&new).map(|name| Name::clone(name)).collect();
+        for upstream in changed {
+            self.stage_upstream(upstream, config, now);
+        }
+        Some(removed)
     }
 
     fn stage_upstream(&mut self, config: &Arc<Upstream>, full_config: &Config, now: Duration) {
@@ -198,14 +244,9 @@ impl UpstreamRegistry {
         drop(last);
         self.index(&upstream, &config);
         upstream.publish(Arc::new(current));
-        let name = &upstream.name;
-        let of_it = (Name::clone(name), String::new())..;
-        let states = self.endpoints.range(of_it).take_while(|((of, _), _)| of == name);
-        let unused = states.filter(|(_, state)| Arc::strong_count(state) == 1);
-        let unused: Vec<_> = unused.map(|(key, _)| key.clone()).collect();
-        for key in unused {
-            self.endpoints.remove(&key);
-        }
+        self.overridden.insert(Arc::clone(&upstream.name));
+        self.unswept.insert(Arc::clone(&upstream.name));
+        self.sweep_endpoints(&BTreeSet::new());
         true
     }
 
@@ -213,13 +254,25 @@ impl UpstreamRegistry {
     pub(crate) fn commit(&mut self) {
         for (upstream, current) in std::mem::take(&mut self.staged) {
             self.index(&upstream, &current.config);
+            self.unswept.insert(Arc::clone(&upstream.name));
             upstream.publish(current);
         }
         self.added.clear();
+        self.overridden.clear();
         let staging = self.staging;
-        let unlisted = self
-            .upstreams
-            .extract_if(.., |_, upstream| !upstream.is_listed_in(staging));
+        let unlisted: Vec<_> = match self.unlisted.take() {
+            Some(names) => {
+                let names = names.iter();
+                names
+                    .filter_map(|name| self.upstreams.remove_entry(name))
+                    .collect()
+            }
+            None => {
+                let is_unlisted =
+                    |_: &Name, upstream: &mut Arc<UpstreamState>| !upstream.is_listed_in(staging);
+                self.upstreams.extract_if(.., is_unlisted).collect()
+            }
+        };
         let mut removed = BTreeSet::new();
         for (name, upstream) in unlisted {
             upstream.remove();
@@ -231,7 +284,10 @@ impl UpstreamRegistry {
 
     /// Discards the staged upstreams.
     pub(crate) fn discard(&mut self) {
-        self.staged.clear();
+        self.unlisted = None;
+        for (upstream, _) in std::mem::take(&mut self.staged) {
+            self.unswept.insert(Arc::clone(&upstream.name));
+        }
         let added: BTreeSet<Name> = std::mem::take(&mut self.added).into_iter().collect();
         for name in &added {
             self.upstreams.remove(name);
@@ -248,9 +304,31 @@ impl UpstreamRegistry {
             let names = self.hostnames();
             self.names.retain(|name, _| names.contains(name));
         }
-        // States that only this map refers to.
-        self.endpoints
-            .retain(|(name, _), state| Arc::strong_count(state) > 1 && !removed.contains(name));
+        self.sweep_endpoints(removed);
+    }
+
+    /// Releases the states of endpoints that only the map of states refers to, and those of removed upstreams.
+    fn sweep_endpoints(&mut self, removed: &BTreeSet<Name>) {
+        let mut names = std::mem::take(&mut self.unswept);
+        names.extend(removed.iter().cloned());
+        for name in names {
+            let is_removed = removed.contains(&name);
+            let of_it = (Name::clone(&name), String::new())..;
+            let states = self.endpoints.range(of_it).take_while(|((of, _), _)| *of == name);
+            let is_unused = |state: &Arc<EndpointState>| is_removed || Arc::strong_count(state) == 1;
+            let (unused, used): (Vec<_>, Vec<_>) = states.partition(|(_, state)| is_unused(state));
+            let unused: Vec<_> = unused.into_iter().map(|(key, _)| key.clone()).collect();
+            let used = used.len();
+            for key in unused {
+                self.endpoints.remove(&key);
+            }
+            let upstream = self.upstreams.get(&name);
+            let current = upstream.map_or(0, |upstream| upstream.snapshot().endpoints.len());
+            // Requests may still use the state of an endpoint that is gone.
+            if used > current {
+                self.unswept.insert(name);
+            }
+        }
     }
 
     /// Returns the upstreams, staged or current, whose TLS settings are invalid, with the reason.
@@ -338,6 +416,7 @@ impl UpstreamRegistry {
                 upstream.publish(Arc::new(
                     self.build_snapshot(&current.config, Arc::clone(&current.transport)),
                 ));
+                self.unswept.insert(Arc::clone(&upstream.name));
             }
         }
         // A configuration staged meanwhile must not restore the previous addresses.

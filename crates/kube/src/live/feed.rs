@@ -40,6 +40,7 @@ pub(super) enum Change {
         deleted: Vec<Key>,
         /// `true`: these are all objects of the topic.
         is_list: bool,
+        received: Instant,
     },
     /// The list or watch fails.
     Failed { topic: Topic, error: Error },
@@ -169,6 +170,7 @@ impl Feed {
             Ok(listed) => listed,
             Err(error) => return Ok(Err(error)),
         };
+        let received = Instant::now();
         let (mut put, mut keys) = (Vec::new(), BTreeSet::new());
         for item in &listed.items {
             if let Some(object) = self.parse(item) {
@@ -183,7 +185,7 @@ impl Feed {
         self.known = keys;
         self.version = Some(listed.version);
         self.recover().await?;
-        self.report(put, deleted, true).await.map(Ok)
+        self.report(put, deleted, true, received).await.map(Ok)
     }
 
     /// Watches from a version until the watch ends.
@@ -197,6 +199,7 @@ impl Feed {
         self.recover().await?;
         loop {
             let next = watch.next::<Box<RawValue>>().await;
+            let received = Instant::now();
             if matches!(next, Ok(Some(_))) {
                 // A watch that has delivered continues soon after it is cut, however often that has happened before.
                 self.backoff.reset();
@@ -209,7 +212,7 @@ impl Feed {
                     if let Some(object) = self.parse(&json) {
                         self.version = Some(object.meta().resource_version.clone());
                         self.known.replace(object.key());
-                        self.report(vec![object], Vec::new(), false).await?;
+                        self.report(vec![object], Vec::new(), false, received).await?;
                     } else if let Some((key, version)) = self.identify(&json) {
                         self.version = Some(version);
                         self.known.insert(key);
@@ -221,7 +224,7 @@ impl Feed {
                     };
                     self.version = Some(version);
                     self.known.remove(&key);
-                    self.report(Vec::new(), vec![key], false).await?;
+                    self.report(Vec::new(), vec![key], false, received).await?;
                 }
             }
         }
@@ -257,13 +260,20 @@ impl Feed {
         }
     }
 
-    async fn report(&self, put: Vec<Object>, deleted: Vec<Key>, is_list: bool) -> Result<(), Over> {
+    async fn report(
+        &self,
+        put: Vec<Object>,
+        deleted: Vec<Key>,
+        is_list: bool,
+        received: Instant,
+    ) -> Result<(), Over> {
         let topic = self.topic.clone();
         self.send(Change::Objects {
             topic,
             put,
             deleted,
             is_list,
+            received,
         })
         .await
     }

@@ -11,6 +11,8 @@ pub struct Health {
     is_synced: AtomicBool,
     leads: AtomicBool,
     translations: AtomicU64,
+    /// Microseconds.
+    delays: AtomicU64,
     details: Mutex<Details>,
 }
 
@@ -65,6 +67,12 @@ impl Health {
         self.translations.load(Ordering::Relaxed)
     }
 
+    /// The sum over these translations of the time from the first change that was received until it was served.
+    #[must_use]
+    pub fn delays(&self) -> Duration {
+        Duration::from_micros(self.delays.load(Ordering::Relaxed))
+    }
+
     /// A copy of the details.
     #[must_use]
     pub fn details(&self) -> Details {
@@ -94,12 +102,15 @@ impl Health {
         self.lock().holder = holder.filter(|holder| !holder.is_empty()).map(str::to_owned);
     }
 
-    /// Counts a translation of so many objects.
+    /// Counts a translation of so many objects, which was served after `delay`.
     pub(super) fn count_translation(
         &self,
         objects: impl Iterator<Item = (&'static str, usize)>,
+        delay: Duration,
         now: Duration,
     ) {
+        let micros = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        self.delays.fetch_add(micros, Ordering::Relaxed);
         self.translations.fetch_add(1, Ordering::Relaxed);
         let mut details = self.lock();
         details.translated_at = Some(now);

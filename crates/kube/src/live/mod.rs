@@ -1,7 +1,7 @@
 //! A gateway that follows the objects of a cluster.
 //!
 //! ```text
-//! feeds (a list and a watch each) ─▶ store ─▶ quiet? ─▶ translate ─▶ applied by every worker ─▶ statuses ─▶ writer (with the Lease)
+//! feeds (a list and a watch each) ─▶ store ─▶ burst? ─▶ translate ─▶ applied by every worker ─▶ statuses ─▶ writer (with the Lease)
 //!   ▲                                  │
 //!   └── Secrets, ConfigMaps by name ◀──┘ references
 //! ```
@@ -154,8 +154,10 @@ pub async fn run(
     let writer = tokio::spawn(writer.run());
     let mut live = Live::new(api, settings, plane, health, wanted, sender, findings);
     loop {
+        let begun = Instant::now();
         let wake = live.turn();
         let applied = Instant::now();
+        let rested = applied + (applied - begun).min(limits::BURST);
         let wake = async move {
             match wake {
                 Some(at) => sleep_until(at).await,
@@ -178,11 +180,7 @@ pub async fn run(
         while let Ok(change) = changes.try_recv() {
             live.take(change);
         }
-        // A change after a pause is applied at once. Only those of a burst wait for each other.
-        if applied.elapsed() >= limits::QUIET_AT_MOST {
-            continue;
-        }
-        live.take_burst(&mut changes, &mut objects).await;
+        live.take_burst(&mut changes, &mut objects, rested).await;
     }
     for feed in live.feeds.values() {
         feed.task.abort();
@@ -207,6 +205,8 @@ struct Live {
     is_stale: bool,
     /// Secrets and ConfigMaps that are referred to and not read: there are too many.
     unread: BTreeSet<Topic>,
+    /// The instant at which the first change was received that is not applied yet.
+    oldest: Option<Instant>,
 }
 
 struct Running {
@@ -240,6 +240,7 @@ impl Live {
             store: Store::new(),
             is_stale: true,
             unread: BTreeSet::new(),
+            oldest: None,
         };
         for kind in Kind::ALL {
             if !matches!(kind, Kind::Secret | Kind::ConfigMap) {
@@ -268,7 +269,9 @@ impl Live {
                 put,
                 deleted,
                 is_list,
+                received,
             } => {
+                self.oldest.get_or_insert(received);
                 let Some(running) = self.feeds.get_mut(&topic) else {
                     return;
                 };
@@ -342,15 +345,14 @@ impl Live {
         }
     }
 
-    /// Takes the changes of a burst: until none follows for [`limits::QUIET`], at most for [`limits::QUIET_AT_MOST`].
+    /// Takes the changes of a burst until an instant, which may have passed.
     async fn take_burst(
         &mut self,
         changes: &mut mpsc::Receiver<Change>,
         objects: &mut mpsc::Receiver<Object>,
+        until: Instant,
     ) {
-        let latest = Instant::now() + limits::QUIET_AT_MOST;
-        loop {
-            let until = latest.min(Instant::now() + limits::QUIET);
+        while Instant::now() < until {
             tokio::select! {
                 biased;
                 Ok(Some(change)) = timeout_at(until, changes.recv()) => self.take(change),
@@ -371,7 +373,7 @@ impl Live {
 
     /// Translates and applies changes, once all lists have arrived. Returns the instant of the next attempt.
     fn turn(&mut self) -> Option<Instant> {
-        if self.is_stale || self.store.changes().affect_all() {
+        if self.is_stale || self.store.changes().affect_listeners() {
             self.follow_references();
         }
         let mut unlisted = self.feeds.iter().filter(|(_, running)| !running.is_listed);
@@ -390,17 +392,19 @@ impl Live {
             return Some(due);
         }
         let mut changes = self.store.take_changes();
-        let changed = if std::mem::take(&mut self.is_stale) || changes.affect_all() {
+        let is_stale = std::mem::take(&mut self.is_stale);
+        if is_stale || changes.affect_listeners() {
             self.pool.assign(&self.turn.gateways(&self.store));
-            self.count_translation();
-            self.turn.translate(&self.store, &self.pool)
+        }
+        let (changed, is_applied) = if is_stale {
+            (self.turn.translate(&self.store, &self.pool), true)
         } else {
-            let (changed, is_applied) = self.turn.update(&self.store, &self.pool, &changes);
-            if is_applied {
-                self.count_translation();
-            }
-            changed
+            self.turn.update(&self.store, &self.pool, &changes)
         };
+        let delay = self.oldest.take().map(|oldest| oldest.elapsed());
+        if is_applied {
+            self.count_translation(delay.unwrap_or_default());
+        }
         changes.statuses.extend(changed);
         self.turn
             .publish(&self.store, &changes.statuses, clock::realtime());
@@ -411,10 +415,11 @@ impl Live {
         None
     }
 
-    fn count_translation(&self) {
+    /// Counts a translation that was served after this time.
+    fn count_translation(&self, delay: Duration) {
         let objects = Kind::ALL.map(|kind| (kind.name(), self.store.count(kind)));
         self.health
-            .count_translation(objects.into_iter(), clock::realtime());
+            .count_translation(objects.into_iter(), delay, clock::realtime());
     }
 
     /// Has a feed for each Secret and ConfigMap that is referred to, and for no other.

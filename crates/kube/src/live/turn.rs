@@ -14,7 +14,7 @@ use super::writer::Wanted;
 use crate::objects::{Gateway, GatewayClass, Id, Key};
 use crate::status::{StatusDocument, apply_problems, document};
 use crate::store::{Changes, Store};
-use crate::translate::{Findings, Location, Settings, Translation, Translator, Update};
+use crate::translate::{Findings, Location, PartsUpdate, Settings, Translator, Update};
 
 /// The last translation and its outcome.
 pub(super) struct Turn {
@@ -22,7 +22,10 @@ pub(super) struct Turn {
     translator: Translator,
     plane: Box<dyn DataPlane>,
     wanted: watch::Sender<Arc<Wanted>>,
+    /// The results of the translator with the problems of the data plane.
     findings: Findings,
+    /// The objects with such problems.
+    with_problems: BTreeSet<Key>,
     /// The statuses that are to be written, in the order of writing.
     statuses: BTreeMap<Key, Arc<Value>>,
 }
@@ -44,6 +47,7 @@ impl Turn {
             plane,
             wanted,
             findings: Findings::default(),
+            with_problems: BTreeSet::new(),
             statuses: BTreeMap::new(),
         }
     }
@@ -61,8 +65,8 @@ impl Turn {
     /// Translates all objects and applies the parts, also if they are those of the last time. Once this returns every worker
     /// serves them. Returns the objects whose statuses may have changed.
     pub(super) fn translate(&mut self, store: &Store, pool: &Pool) -> BTreeSet<Key> {
-        let translation = self.translator.translate(store, pool);
-        let mut changed = self.apply(translation);
+        let update = self.translator.translate_again(store, pool);
+        let mut changed = self.apply(update);
         changed.extend(self.statuses.keys().cloned());
         changed
     }
@@ -75,19 +79,23 @@ impl Turn {
                 self.plane.put_endpoints(endpoints);
                 (BTreeSet::new(), true)
             }
-            Update::Translation(translation) => (self.apply(*translation), true),
+            Update::Parts(update) => (self.apply(*update), true),
         }
     }
 
-    fn apply(&mut self, translation: Translation) -> BTreeSet<Key> {
-        let Translation { parts, mut findings } = translation;
-        let problems = self.plane.replace(parts);
+    fn apply(&mut self, update: PartsUpdate) -> BTreeSet<Key> {
+        let problems = self.plane.replace(update.parts);
         for problem in &problems {
             log::debug!("{problem}");
         }
-        apply_problems(&mut findings, &problems);
-        let changed = findings.changes(&self.findings);
-        self.findings = findings;
+        self.findings.apply(&update.findings);
+        let mut changed = update.findings.keys();
+        for key in std::mem::take(&mut self.with_problems) {
+            self.findings.copy(&key, self.translator.findings());
+            changed.insert(key);
+        }
+        self.with_problems = apply_problems(&mut self.findings, &problems, &changed);
+        changed.extend(self.with_problems.iter().cloned());
         changed
     }
 

@@ -1,94 +1,152 @@
 //! The data plane's problems, mapped to the objects whose parts have them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ringmain_gateway::model::Name;
 use ringmain_gateway::table::{ConfigPart, Consequence, Problem};
 
-use crate::objects::Key;
+use crate::objects::{Id, Key, Kind};
 use crate::translate::{Condition, Findings, GatewayFinding, ListenerFinding, Parent};
 
 /// Adds the problems that the data plane reported for the parts of a translation: a listener that is left out is not
 /// programmed, a certificate that is not valid is not resolved, and a route is invalid as a whole or in part. Problems that
 /// the translation knows already change nothing, and those of upstreams concern no single object.
-pub fn apply_problems(findings: &mut Findings, problems: &[Problem]) {
-    let has_route = |problem: &Problem| matches!(problem.part, ConfigPart::Route(..) | ConfigPart::Stream(_));
-    let of_part = if problems.iter().any(has_route) {
-        routes_of_parts(findings)
-    } else {
-        BTreeMap::new()
-    };
+///
+/// `changed` are the objects whose results are those of the translation; the others have been through this call before. Returns the objects
+/// that have problems.
+pub fn apply_problems(
+    findings: &mut Findings,
+    problems: &[Problem],
+    changed: &BTreeSet<Key>,
+) -> BTreeSet<Key> {
+    let mut found = BTreeSet::new();
     for problem in problems {
         match &problem.part {
-            ConfigPart::Listener(name) => each_listener(findings, |listener| {
-                if listener.part == *name {
-                    fail(&mut listener.conditions, "Programmed", "Invalid", problem);
+            ConfigPart::Listener(name) => {
+                for owner in owners_of(findings, name) {
+                    for listener in listeners_mut(findings, &owner) {
+                        if listener.part == *name {
+                            fail(&mut listener.conditions, "Programmed", "Invalid", problem);
+                        }
+                    }
+                    found.insert(owner);
                 }
-            }),
-            ConfigPart::Certificate(name) => each_listener(findings, |listener| {
-                if listener.certificates.contains(name) {
-                    fail(
-                        &mut listener.conditions,
-                        "ResolvedRefs",
-                        "InvalidCertificateRef",
-                        problem,
-                    );
+            }
+            ConfigPart::Certificate(name) => {
+                for owner in owners_with_certificate(findings, name) {
+                    for listener in listeners_mut(findings, &owner) {
+                        if listener.certificates.contains(name) {
+                            let reason = "InvalidCertificateRef";
+                            fail(&mut listener.conditions, "ResolvedRefs", reason, problem);
+                        }
+                    }
+                    found.insert(owner);
                 }
-            }),
+            }
             ConfigPart::Route(name, rule) => {
-                add_to_parents(findings, &of_part, name, |parent| {
+                found.extend(add_to_parents(findings, name, |parent| {
                     add_to_route(parent, problem, rule.is_some());
-                });
+                }));
             }
             ConfigPart::Stream(name) => {
-                add_to_parents(findings, &of_part, name, |parent| {
-                    add_to_route(parent, problem, false)
-                });
+                found.extend(add_to_parents(findings, name, |parent| {
+                    add_to_route(parent, problem, false);
+                }));
             }
             ConfigPart::Upstream(_) | ConfigPart::Authorities(_) | ConfigPart::Push => {}
         }
     }
-    for gateway in findings.gateways.values_mut() {
-        check_gateway(gateway);
+    for key in changed.iter().chain(&found) {
+        if key.kind == Kind::Gateway
+            && let Some(gateway) = findings.gateways.get_mut(&key.id())
+        {
+            check_gateway(gateway);
+        }
+    }
+    found
+}
+
+/// Returns the object at the start of a part's name, which has `count` texts between slashes.
+fn object_of(part: &str, count: usize) -> Option<Key> {
+    let texts: Vec<&str> = part.split('/').collect();
+    match texts[..] {
+        [kind, namespace, name, ..] if texts.len() == count => {
+            Some(Key::new(Kind::parse(kind)?, namespace, name))
+        }
+        _ => None,
     }
 }
 
-/// The route of each part.
-fn routes_of_parts(findings: &Findings) -> BTreeMap<Name, Key> {
-    let routes = findings.routes.iter();
-    let parts = routes.flat_map(|(key, parents)| {
-        let parts = parents.iter().flat_map(|parent| &parent.parts);
-        parts.map(|part| (Name::clone(part), key.clone()))
-    });
-    parts.collect()
+/// Returns the Gateways and ListenerSets that have a listener with this name in the model.
+fn owners_of(findings: &Findings, part: &Name) -> Vec<Key> {
+    let has_part = |listener: &ListenerFinding| listener.part == *part;
+    let owner = object_of(part, 4).filter(|owner| listeners(findings, owner).any(has_part));
+    owner.map_or_else(|| owners_with(findings, has_part), |owner| vec![owner])
 }
 
-fn each_listener(findings: &mut Findings, mut change: impl FnMut(&mut ListenerFinding)) {
-    let gateways = findings
-        .gateways
-        .values_mut()
-        .flat_map(|found| &mut found.listeners);
-    let sets = findings
-        .listener_sets
-        .values_mut()
-        .flat_map(|found| &mut found.listeners);
-    gateways.chain(sets).for_each(&mut change);
+fn owners_with_certificate(findings: &Findings, certificate: &Name) -> Vec<Key> {
+    owners_with(findings, |listener| listener.certificates.contains(certificate))
 }
 
-fn add_to_parents(
-    findings: &mut Findings,
-    of_part: &BTreeMap<Name, Key>,
-    part: &Name,
-    mut change: impl FnMut(&mut Parent),
-) {
-    let route = of_part.get(part).and_then(|key| findings.routes.get_mut(key));
-    let parents = route
-        .into_iter()
-        .flat_map(|parents| Arc::make_mut(parents).iter_mut());
+fn owners_with(findings: &Findings, is_wanted: impl Fn(&ListenerFinding) -> bool) -> Vec<Key> {
+    let key = |kind, id: &Id| Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
+    let gateways = findings.gateways.iter();
+    let gateways = gateways.filter(|(_, found)| found.listeners.iter().any(&is_wanted));
+    let sets = findings.listener_sets.iter();
+    let sets = sets.filter(|(_, found)| found.listeners.iter().any(&is_wanted));
+    let sets = sets.map(|(id, _)| key(Kind::ListenerSet, id));
+    gateways
+        .map(|(id, _)| key(Kind::Gateway, id))
+        .chain(sets)
+        .collect()
+}
+
+fn listeners<'f>(findings: &'f Findings, owner: &Key) -> impl Iterator<Item = &'f ListenerFinding> {
+    let listeners = match owner.kind {
+        Kind::Gateway => findings.gateways.get(&owner.id()).map(|found| &found.listeners),
+        Kind::ListenerSet => findings
+            .listener_sets
+            .get(&owner.id())
+            .map(|found| &found.listeners),
+        _ => None,
+    };
+    listeners.into_iter().flatten()
+}
+
+fn listeners_mut<'f>(
+    findings: &'f mut Findings,
+    owner: &Key,
+) -> impl Iterator<Item = &'f mut ListenerFinding> {
+    let id = owner.id();
+    let listeners = match owner.kind {
+        Kind::Gateway => findings.gateways.get_mut(&id).map(|found| &mut found.listeners),
+        Kind::ListenerSet => findings
+            .listener_sets
+            .get_mut(&id)
+            .map(|found| &mut found.listeners),
+        _ => None,
+    };
+    listeners.into_iter().flatten()
+}
+
+/// Changes the results of the route that has a part, at the parents that have it. Returns the route.
+fn add_to_parents(findings: &mut Findings, part: &Name, mut change: impl FnMut(&mut Parent)) -> Option<Key> {
+    let has_part = |parents: &Vec<Parent>| parents.iter().any(|parent| parent.parts.contains(part));
+    // A suffix is for parts that differ between Gateways.
+    let name = part.split_once('+').map_or(&**part, |(name, _)| name);
+    let key = object_of(name, 3);
+    let key = key.filter(|key| findings.routes.get(key).is_some_and(|parents| has_part(parents)));
+    let key = key.or_else(|| {
+        let mut routes = findings.routes.iter();
+        let found = routes.find(|(_, parents)| has_part(parents));
+        found.map(|(key, _)| key.clone())
+    })?;
+    let parents = Arc::make_mut(findings.routes.get_mut(&key)?).iter_mut();
     parents
         .filter(|parent| parent.parts.contains(part))
         .for_each(&mut change);
+    Some(key)
 }
 
 /// Sets a condition to false, unless it is false already.

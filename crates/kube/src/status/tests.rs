@@ -1,5 +1,6 @@
 //! The merge of statuses, and problems of the data plane.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use ringmain_gateway::model::Addr;
@@ -7,7 +8,7 @@ use ringmain_gateway::table::{ConfigPart, Consequence, Problem};
 use serde_json::{Value, json};
 
 use super::{apply_problems, documents};
-use crate::objects::{Gateway, Kind, Object};
+use crate::objects::{Gateway, Key, Kind, Object};
 use crate::store::Store;
 use crate::translate::{Findings, Placement, Places, Settings, StatusAddress, translate};
 
@@ -51,6 +52,12 @@ fn store(route_status: &Value) -> Store {
 
 fn findings(store: &Store) -> Findings {
     translate(store, &Settings::default(), &OnePlace).findings
+}
+
+/// Adds problems to results of a translation.
+fn add_problems(findings: &mut Findings, problems: &[Problem]) -> BTreeSet<Key> {
+    let changed = findings.keys().into_iter().collect();
+    apply_problems(findings, problems, &changed)
 }
 
 fn status_of(store: &Store, findings: &Findings, kind: Kind, now: &str) -> Option<Value> {
@@ -170,7 +177,7 @@ fn problems_become_conditions() {
     let now = "2026-01-01T00:00:00Z";
     let mut of_rule = findings(&store);
     let place = ConfigPart::Route("HTTPRoute/n/r".into(), Some(0));
-    apply_problems(
+    add_problems(
         &mut of_rule,
         &[problem(place, "rewrite", Consequence::Responds500)],
     );
@@ -184,7 +191,7 @@ fn problems_become_conditions() {
 
     let mut of_listener = findings(&store);
     let place = ConfigPart::Listener("Gateway/n/g/l".into());
-    apply_problems(
+    add_problems(
         &mut of_listener,
         &[problem(place, "addresses", Consequence::Omitted)],
     );
@@ -200,7 +207,7 @@ fn problems_become_conditions() {
 
     let mut shares = findings(&store);
     let place = ConfigPart::Route("HTTPRoute/n/r".into(), Some(0));
-    apply_problems(
+    add_problems(
         &mut shares,
         &[problem(place, "backends", Consequence::ShareResponds500)],
     );

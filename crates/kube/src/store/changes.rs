@@ -17,10 +17,14 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Returns whether objects have changed that others than single routes depend on, such as Gateways, policies and grants.
+    /// Returns whether objects have changed that listeners depend on.
     #[must_use]
-    pub fn affect_all(&self) -> bool {
-        let is_narrow = |key: &Key| key.kind.is_route() || key.kind == Kind::Service;
+    pub fn affect_listeners(&self) -> bool {
         !self.objects.iter().all(is_narrow)
     }
+}
+
+/// Returns whether no listener depends on an object.
+fn is_narrow(key: &Key) -> bool {
+    key.kind.is_route() || key.kind == Kind::Service
 }

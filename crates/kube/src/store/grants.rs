@@ -20,8 +20,7 @@ impl Store {
         if from.namespace == namespace {
             return true;
         }
-        self.all::<ReferenceGrant>()
-            .filter(|grant| &*grant.metadata.namespace == namespace)
+        self.in_namespace::<ReferenceGrant>(namespace)
             .any(|grant| grants(grant, from, kind, name))
     }
 }

@@ -253,6 +253,13 @@ impl Store {
         T::table(self).values()
     }
 
+    /// Returns the objects of a type in a namespace, by name.
+    pub fn in_namespace<'s, T: Stored>(&'s self, namespace: &'s str) -> impl Iterator<Item = &'s Arc<T>> {
+        let objects = T::table(self).range(Id::new(namespace, "")..);
+        let objects = objects.take_while(move |(id, _)| *id.namespace == *namespace);
+        objects.map(|(_, object)| object)
+    }
+
     /// Returns all objects of a type in the order of precedence: older ones first, then by namespace and name.
     #[must_use]
     pub fn by_precedence<T: Stored>(&self) -> Vec<&Arc<T>> {

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Hostname, Listener, Name};
+use ringmain_gateway::model::{Addr, Authorities, Certificate, Hostname, Listener, Name};
 
 use super::condition::Fault;
-use super::listener::{ListenerState, is_in_scope};
+use super::listener::{ListenerBase, ListenerState, is_in_scope};
 use super::{
-    AddressProblem, Condition, Context, GatewayFinding, ListenerFinding, ListenerSetFinding, Placement,
-    Places,
+    AddressProblem, Condition, Context, Findings, GatewayFinding, ListenerFinding, ListenerSetFinding,
+    Placement, Places,
 };
 use crate::limits;
-use crate::objects::{GATEWAY_GROUP, Gateway, GatewayClass, Id, Key, Kind, ListenerSet};
+use crate::objects::{GATEWAY_GROUP, Gateway, GatewayClass, Id, Key, Kind, ListenerSet, ListenerSpec};
 use crate::store::Referrer;
 
 /// Returns the conditions of a class of ours.
@@ -28,16 +28,29 @@ pub(super) fn class_conditions(class: &GatewayClass) -> Vec<Condition> {
     ]
 }
 
-/// A Gateway while routes attach to it.
-pub(super) struct GatewayState<'a> {
-    index: usize,
+/// A Gateway with its listeners and those of its ListenerSets.
+#[derive(Debug)]
+pub(super) struct GatewayState {
     pub(super) id: Id,
-    gateway: &'a Arc<Gateway>,
+    gateway: Arc<Gateway>,
     placement: Placement,
-    accepted: Option<Fault>,
+    pub(super) accepted: Option<Fault>,
     /// The certificate that upstreams receive, or why there is none.
     pub(super) backend_certificate: Option<Result<Name, Fault>>,
-    sets: Vec<(Id, bool)>,
+    /// The Gateway itself, then its ListenerSets in the order of precedence.
+    pub(super) owners: Vec<Owner>,
+    /// The number of ListenerSets with a listener that serves.
+    attached_sets: u32,
+    uses_fallback: bool,
+}
+
+/// A Gateway or a ListenerSet with its listeners.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) key: Key,
+    /// The Gateway allows it. A ListenerSet that it does not allow has no listeners.
+    is_allowed: bool,
+    pub(super) listeners: Vec<ListenerState>,
 }
 
 /// The ports of a Gateway whose listeners have no conflict with each other.
@@ -45,70 +58,71 @@ pub(super) struct GatewayState<'a> {
 struct Taken {
     /// By number, and whether it is a port of UDP.
     ports: BTreeMap<(u16, bool), TakenPort>,
+    /// The number of listeners.
+    count: usize,
 }
 
-/// Listeners by index.
+/// Listeners by their owner and their index there.
 #[derive(Default)]
 struct TakenPort {
     /// The protocol of the others is compatible with that of the first one.
-    first: Option<usize>,
-    by_hostname: BTreeMap<Option<Hostname>, usize>,
+    first: Option<(usize, usize)>,
+    by_hostname: BTreeMap<Option<Hostname>, (usize, usize)>,
 }
 
-/// All Gateways of ours with their listeners.
-pub(super) struct Attached<'a> {
-    pub(super) gateways: Vec<GatewayState<'a>>,
-    pub(super) listeners: Vec<ListenerState<'a>>,
-    places: &'a dyn Places,
-    /// Each Gateway, by index.
-    by_id: BTreeMap<Id, usize>,
-    /// The listeners of a Gateway or a ListenerSet.
-    by_owner: BTreeMap<Key, Vec<usize>>,
-    /// The Gateway of each ListenerSet of ours, by index.
-    set_gateways: BTreeMap<Id, usize>,
+/// All Gateways of ours with their listeners. They depend on no route.
+#[derive(Debug, Default)]
+pub(super) struct Attached {
+    pub(super) gateways: Vec<GatewayState>,
+    /// The Gateway of each owner, by index, and the index of the owner there.
+    by_owner: BTreeMap<Key, (usize, usize)>,
+    /// The parts that listeners and Gateways refer to.
+    pub(super) certificates: BTreeMap<Name, Arc<Certificate>>,
+    pub(super) authorities: BTreeMap<Name, Arc<Authorities>>,
 }
 
-impl<'a> Attached<'a> {
-    pub(super) fn new(
-        context: &mut Context<'a>,
-        classes: &[&Arc<GatewayClass>],
-        places: &'a dyn Places,
-    ) -> Attached<'a> {
-        let names: BTreeSet<&str> = classes.iter().map(|class| &*class.metadata.name).collect();
-        let mut attached = Attached {
-            gateways: Vec::new(),
-            listeners: Vec::new(),
-            places,
-            by_id: BTreeMap::new(),
-            by_owner: BTreeMap::new(),
-            set_gateways: BTreeMap::new(),
-        };
+/// The number of routes at each listener of an owner.
+pub(super) type RouteCounts = BTreeMap<Key, Vec<u32>>;
+
+impl Attached {
+    /// Derives the Gateways of these classes. Parts that equal those of `last` are shared with it.
+    pub(super) fn derive(
+        context: &mut Context<'_>,
+        classes: &BTreeSet<&str>,
+        places: &dyn Places,
+        last: &Attached,
+    ) -> Attached {
+        let mut attached = Attached::default();
         let store = context.store;
-        let sets = store.by_precedence::<ListenerSet>();
-        let mut sets_of: BTreeMap<Id, Vec<&'a Arc<ListenerSet>>> = BTreeMap::new();
-        for set in sets {
+        let mut sets_of: BTreeMap<Id, Vec<&Arc<ListenerSet>>> = BTreeMap::new();
+        for set in store.by_precedence::<ListenerSet>() {
             if let Some(gateway) = gateway_of(set) {
                 sets_of.entry(gateway).or_default().push(set);
             }
         }
+        context.certificates.clear();
+        context.authorities.clear();
         for gateway in store.by_precedence::<Gateway>() {
-            if names.contains(&*gateway.spec.gateway_class_name) {
+            if classes.contains(&*gateway.spec.gateway_class_name) {
                 let sets = sets_of.remove(&gateway.metadata.id()).unwrap_or_default();
-                attached.add_gateway(context, gateway, &sets);
+                attached.add_gateway(context, gateway, &sets, places, last);
             }
         }
+        attached.certificates = reuse_equal(std::mem::take(&mut context.certificates), &last.certificates);
+        attached.authorities = reuse_equal(std::mem::take(&mut context.authorities), &last.authorities);
         attached
     }
 
     fn add_gateway(
         &mut self,
-        context: &mut Context<'a>,
-        gateway: &'a Arc<Gateway>,
-        sets: &[&'a Arc<ListenerSet>],
+        context: &mut Context<'_>,
+        gateway: &Arc<Gateway>,
+        sets: &[&Arc<ListenerSet>],
+        places: &dyn Places,
+        last: &Attached,
     ) {
-        let index = self.gateways.len();
         let id = gateway.metadata.id();
-        let placement = self.places.place(gateway);
+        let placement = places.place(gateway);
         let infrastructure = gateway.spec.infrastructure.as_ref();
         let mut accepted = infrastructure
             .and_then(|infrastructure| infrastructure.parameters_ref.as_ref())
@@ -126,141 +140,174 @@ impl<'a> Attached<'a> {
         let allowed = gateway.spec.allowed_listeners.as_ref();
         let scope = allowed.and_then(|allowed| allowed.namespaces.as_ref());
         let is_allowed = |set: &ListenerSet| {
-            is_in_scope(
-                context.store,
-                scope,
-                "None",
-                &id.namespace,
-                &set.metadata.namespace,
-            )
+            let namespace = &set.metadata.namespace;
+            is_in_scope(context.store, scope, "None", &id.namespace, namespace)
         };
-        let sets: Vec<_> = sets.iter().map(|set| (*set, is_allowed(set))).collect();
-        let key = |kind, id: &Id| Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
-        let first = self.listeners.len();
-        let mut taken = Taken::default();
-        for spec in &gateway.spec.listeners {
-            let owner = key(Kind::Gateway, &id);
-            let listener = ListenerState::new(context, index, gateway, owner, spec);
-            self.add_listener(listener, first, &mut taken);
-        }
-        for (set, _) in sets.iter().filter(|(_, is_allowed)| *is_allowed) {
-            for spec in &set.spec.listeners {
-                let owner = key(Kind::ListenerSet, &set.metadata.id());
-                let listener = ListenerState::new(context, index, gateway, owner, spec);
-                self.add_listener(listener, first, &mut taken);
-            }
-        }
-        for (set, _) in &sets {
-            self.set_gateways.insert(set.metadata.id(), index);
-        }
-        self.by_id.insert(id.clone(), index);
-        self.gateways.push(GatewayState {
-            index,
-            id,
-            gateway,
+        let is_allowed: Vec<bool> = sets.iter().map(|set| is_allowed(set)).collect();
+        let mut state = GatewayState {
+            owners: Vec::with_capacity(1 + sets.len()),
+            gateway: Arc::clone(gateway),
             placement,
             accepted,
             backend_certificate,
-            sets: sets
-                .iter()
-                .map(|(set, is_allowed)| (set.metadata.id(), *is_allowed))
-                .collect(),
-        });
-    }
-
-    /// Adds a listener behind the others of its Gateway, which begin at `first` and take precedence.
-    fn add_listener(&mut self, mut listener: ListenerState<'a>, first: usize, taken: &mut Taken) {
-        if self.listeners.len() - first >= limits::LISTENERS_PER_GATEWAY {
-            let message = format!(
-                "a Gateway has at most {} listeners",
-                limits::LISTENERS_PER_GATEWAY
-            );
-            listener.accepted = Some(Fault::new("TooManyListeners", message));
-            listener.protocol = None;
-        }
-        if let Some(protocol) = listener.protocol {
-            let port = (listener.spec.port, protocol.is_datagram());
-            let port = taken.ports.entry(port).or_default();
-            let same_host = port.by_hostname.get(&listener.hostname);
-            for earlier in port.first.iter().chain(same_host) {
-                listener.check_conflict(&self.listeners[*earlier]);
-            }
-            if listener.conflict.is_none() {
-                port.first.get_or_insert(self.listeners.len());
-                port.by_hostname
-                    .insert(listener.hostname.clone(), self.listeners.len());
-            }
-        }
-        let index = self.listeners.len();
-        self.by_owner
-            .entry(listener.owner.clone())
-            .or_default()
-            .push(index);
-        self.listeners.push(listener);
-    }
-
-    /// Returns the Gateway and the listeners that a parent of a route has. `None`: it is none of ours.
-    pub(super) fn parent(&self, kind: Kind, id: &Id) -> Option<(usize, &[usize])> {
-        let gateway = match kind {
-            Kind::Gateway => *self.by_id.get(id)?,
-            Kind::ListenerSet => *self.set_gateways.get(id)?,
-            _ => return None,
+            attached_sets: 0,
+            uses_fallback: false,
+            id,
         };
-        let owner = Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
-        Some((gateway, self.by_owner.get(&owner).map_or(&[], Vec::as_slice)))
+        let mut taken = Taken::default();
+        let own = (Kind::Gateway, &gateway.metadata, true, &gateway.spec.listeners);
+        let sets = sets.iter().zip(is_allowed);
+        let sets =
+            sets.map(|(set, is_allowed)| (Kind::ListenerSet, &set.metadata, is_allowed, &set.spec.listeners));
+        for (kind, meta, is_allowed, specs) in std::iter::once(own).chain(sets) {
+            let key = Key::new(kind, Arc::clone(&meta.namespace), Arc::clone(&meta.name));
+            let place = (self.gateways.len(), state.owners.len());
+            self.by_owner.insert(key.clone(), place);
+            state.owners.push(Owner {
+                key,
+                is_allowed,
+                listeners: Vec::new(),
+            });
+            if is_allowed {
+                state.add_listeners(context, specs, &mut taken, places, last);
+            }
+        }
+        let owners = state.owners.iter();
+        let serving = owners.filter(|owner| owner.is_set() && state.refused(owner).is_none());
+        let serving = serving.filter(|owner| owner.listeners.iter().any(ListenerState::is_programmed));
+        state.attached_sets = u32::try_from(serving.count()).unwrap_or(u32::MAX);
+        let mut listeners = state.owners.iter().flat_map(|owner| &owner.listeners);
+        state.uses_fallback = listeners.any(ListenerState::uses_fallback);
+        self.gateways.push(state);
     }
 
-    /// Counts a route that is attached to these listeners.
-    pub(super) fn count(&mut self, listeners: &BTreeSet<usize>) {
-        for listener in listeners {
-            let listener = &mut self.listeners[*listener];
-            listener.attached += u32::from(listener.conflict.is_none());
+    /// Returns the Gateway and the owner of listeners that a parent of a route is, by their indices. `None`: it is none of ours.
+    pub(super) fn parent(&self, key: &Key) -> Option<(usize, usize)> {
+        self.by_owner.get(key).copied()
+    }
+
+    fn owner(&self, key: &Key) -> Option<(&GatewayState, &Owner)> {
+        let (gateway, owner) = self.parent(key)?;
+        let gateway = &self.gateways[gateway];
+        Some((gateway, &gateway.owners[owner]))
+    }
+
+    /// Returns the owners to which routes attach otherwise than to those of `last`, and those that exist in one of both only.
+    pub(super) fn changed_owners<'o>(&'o self, last: &'o Attached) -> Vec<&'o Key> {
+        let is_changed = |key: &&Key| match (self.owner(key), last.owner(key)) {
+            (Some((gateway, owner)), Some((last_gateway, last))) => {
+                let mut pairs = owner.listeners.iter().zip(&last.listeners);
+                gateway.id != last_gateway.id
+                    || gateway.accepted != last_gateway.accepted
+                    || gateway.backend_certificate != last_gateway.backend_certificate
+                    || owner.listeners.len() != last.listeners.len()
+                    || pairs.any(|(listener, last)| !listener.is_alike(last))
+            }
+            _ => true,
+        };
+        let removed = last
+            .by_owner
+            .keys()
+            .filter(|key| !self.by_owner.contains_key(key));
+        self.by_owner.keys().filter(is_changed).chain(removed).collect()
+    }
+
+    /// Returns the listeners of the model.
+    pub(super) fn models(&self) -> Vec<Arc<Listener>> {
+        let owners = self.gateways.iter().flat_map(|gateway| &gateway.owners);
+        let listeners = owners.flat_map(|owner| &owner.listeners);
+        listeners.filter_map(|listener| listener.model.clone()).collect()
+    }
+
+    /// Adds the results for every Gateway and ListenerSet.
+    pub(super) fn report_all(&self, counts: &RouteCounts, findings: &mut Findings) {
+        for owner in self.by_owner.keys() {
+            self.report(owner, counts, findings);
+        }
+    }
+
+    /// Adds the results for a Gateway or ListenerSet, if it is one of ours.
+    pub(super) fn report(&self, owner: &Key, counts: &RouteCounts, findings: &mut Findings) {
+        let Some((gateway, owner)) = self.owner(owner) else {
+            return;
+        };
+        let counts = counts.get(&owner.key).map_or(&[][..], Vec::as_slice);
+        if owner.is_set() {
+            let finding = gateway.set_finding(owner, counts);
+            findings.listener_sets.insert(owner.key.id(), finding);
+        } else {
+            let finding = gateway.finding(owner, counts);
+            findings.gateways.insert(gateway.id.clone(), finding);
+        }
+    }
+}
+
+impl GatewayState {
+    /// Adds the listeners of the last owner behind those of the owners before it, which take precedence.
+    fn add_listeners(
+        &mut self,
+        context: &mut Context<'_>,
+        specs: &[ListenerSpec],
+        taken: &mut Taken,
+        places: &dyn Places,
+        last: &Attached,
+    ) {
+        let owner = self.owners.len() - 1;
+        let key = self.owners[owner].key.clone();
+        let gateway = Arc::clone(&self.gateway);
+        let last = last.owner(&key).map(|(_, last)| last);
+        for (at, spec) in specs.iter().enumerate() {
+            let reusable = last.and_then(|last| last.listeners.get(at));
+            let reusable = reusable.filter(|last| !last.base.has_references() && *last.base.spec == *spec);
+            let base = match reusable {
+                Some(last) => Arc::clone(&last.base),
+                None => Arc::new(ListenerBase::new(context, &gateway, key.clone(), spec)),
+            };
+            let mut listener = ListenerState::new(base);
+            self.check_others(&mut listener, (owner, at), taken);
+            if listener.is_emitted() && self.accepted.is_none() {
+                let addresses = places.bind(&gateway, spec.port);
+                listener.is_unbound = addresses.is_empty();
+                let last = last.and_then(|last| last.find(&listener.base.part));
+                listener.model = reuse_model(&listener, addresses, last);
+            }
+            self.owners[owner].listeners.push(listener);
+        }
+    }
+
+    /// Compares a listener with those before it.
+    fn check_others(&self, listener: &mut ListenerState, place: (usize, usize), taken: &mut Taken) {
+        if taken.count >= limits::LISTENERS_PER_GATEWAY {
+            let limit = limits::LISTENERS_PER_GATEWAY;
+            let message = format!("a Gateway has at most {limit} listeners");
+            listener.surplus = Some(Fault::new("TooManyListeners", message));
+        }
+        taken.count += 1;
+        let Some(protocol) = listener.protocol() else {
+            return;
+        };
+        let port = (listener.base.spec.port, protocol.is_datagram());
+        let port = taken.ports.entry(port).or_default();
+        let same_host = port.by_hostname.get(&listener.base.hostname);
+        for (owner, at) in port.first.iter().chain(same_host) {
+            listener.check_conflict(&self.owners[*owner].listeners[*at]);
+        }
+        if listener.conflict.is_none() {
+            port.first.get_or_insert(place);
+            port.by_hostname.insert(listener.base.hostname.clone(), place);
         }
     }
 
     /// Returns whether the data plane gets a listener.
-    pub(super) fn is_emitted(&self, listener: usize) -> bool {
-        let listener = &self.listeners[listener];
-        listener.is_emitted() && self.gateways[listener.gateway].accepted.is_none()
+    pub(super) fn is_emitted(&self, listener: &ListenerState) -> bool {
+        listener.is_emitted() && self.accepted.is_none()
     }
 
-    /// Returns the listeners of the model, and reports all Gateways and ListenerSets.
-    pub(super) fn finish(mut self, context: &mut Context<'_>) -> Vec<Arc<Listener>> {
-        let mut models = Vec::new();
-        for index in 0..self.listeners.len() {
-            if self.is_emitted(index) {
-                let listener = &self.listeners[index];
-                let gateway = self.gateways[listener.gateway].gateway;
-                let addresses = self.places.bind(gateway, listener.spec.port);
-                let is_unbound = addresses.is_empty();
-                models.extend(listener.model(addresses).map(Arc::new));
-                self.listeners[index].is_unbound = is_unbound;
-            }
-        }
-        for gateway in &self.gateways {
-            let mut count = 0;
-            for (set, is_allowed) in &gateway.sets {
-                let finding = self.set_finding(set, *is_allowed, gateway);
-                count += u32::from(finding.conditions[0].is_true);
-                context.findings.listener_sets.insert(set.clone(), finding);
-            }
-            let finding = self.gateway_finding(gateway, count);
-            context.findings.gateways.insert(gateway.id.clone(), finding);
-        }
-        models
-    }
-
-    fn findings_of(&self, kind: Kind, id: &Id) -> Vec<ListenerFinding> {
-        let owner = Key::new(kind, Arc::clone(&id.namespace), Arc::clone(&id.name));
-        let indices = self.by_owner.get(&owner).into_iter().flatten();
-        indices.map(|index| self.listeners[*index].finding()).collect()
-    }
-
-    fn gateway_finding(&self, state: &GatewayState<'_>, sets: u32) -> GatewayFinding {
-        let listeners = self.findings_of(Kind::Gateway, &state.id);
+    fn finding(&self, owner: &Owner, counts: &[u32]) -> GatewayFinding {
+        let listeners = owner.findings(counts);
         let is_accepted = |listener: &ListenerFinding| listener.conditions[0].is_true;
         let invalid = Fault::new("ListenersNotValid", "some listeners are not valid");
-        let accepted = match &state.accepted {
+        let accepted = match &self.accepted {
             Some(fault) => Condition::unless("Accepted", "Accepted", Some(fault)),
             None if listeners.iter().all(is_accepted) => Condition::new("Accepted", true, "Accepted"),
             None => Condition {
@@ -268,11 +315,11 @@ impl<'a> Attached<'a> {
                 ..Condition::unless("Accepted", "Accepted", Some(&invalid))
             },
         };
-        let programmed = match &state.placement.problem {
+        let programmed = match &self.placement.problem {
             Some(AddressProblem::NotUsable(message)) => Some(Fault::new("AddressNotUsable", message)),
             Some(AddressProblem::NotAssigned(message)) => Some(Fault::new("AddressNotAssigned", message)),
             _ if !accepted.is_true => Some(Fault::new("Invalid", &accepted.message)),
-            _ if state.placement.addresses.is_empty() => {
+            _ if self.placement.addresses.is_empty() => {
                 Some(Fault::new("AddressNotAssigned", "no address is assigned yet"))
             }
             _ => None,
@@ -281,40 +328,41 @@ impl<'a> Attached<'a> {
             accepted,
             Condition::unless("Programmed", "Programmed", programmed.as_ref()),
         ];
-        let mut own = self
-            .listeners
-            .iter()
-            .filter(|listener| listener.gateway == state.index);
-        if own.any(ListenerState::uses_fallback) {
+        if self.uses_fallback {
             let kind = "InsecureFrontendValidationMode";
             conditions.push(Condition::new(kind, true, "ConfigurationChanged"));
         }
-        if let Some(certificate) = &state.backend_certificate {
+        if let Some(certificate) = &self.backend_certificate {
             let fault = certificate.as_ref().err().map(|fault| match fault.reason {
                 "RefNotPermitted" => fault.clone(),
                 _ => Fault::new("InvalidClientCertificateRef", &fault.message),
             });
             conditions.push(Condition::unless("ResolvedRefs", "ResolvedRefs", fault.as_ref()));
         }
-        let allows_sets = state.gateway.spec.allowed_listeners.is_some();
+        let sets = self.attached_sets;
+        let allows_sets = self.gateway.spec.allowed_listeners.is_some();
         GatewayFinding {
             conditions,
-            addresses: state.placement.addresses.clone(),
+            addresses: self.placement.addresses.clone(),
             listeners,
             attached_listener_sets: (allows_sets || sets > 0).then_some(sets),
         }
     }
 
-    fn set_finding(&self, id: &Id, is_allowed: bool, gateway: &GatewayState<'_>) -> ListenerSetFinding {
-        let refused = match (&gateway.accepted, is_allowed) {
+    /// Returns the reason for which a ListenerSet has no listeners.
+    fn refused(&self, set: &Owner) -> Option<Fault> {
+        match (&self.accepted, set.is_allowed) {
             (_, false) => Some(Fault::new(
                 "NotAllowed",
                 "the Gateway does not allow this ListenerSet",
             )),
             (Some(fault), true) => Some(Fault::new("ParentNotAccepted", &fault.message)),
             (None, true) => None,
-        };
-        if let Some(fault) = refused {
+        }
+    }
+
+    fn set_finding(&self, set: &Owner, counts: &[u32]) -> ListenerSetFinding {
+        if let Some(fault) = self.refused(set) {
             let conditions =
                 ["Accepted", "Programmed"].map(|kind| Condition::unless(kind, kind, Some(&fault)));
             return ListenerSetFinding {
@@ -322,7 +370,7 @@ impl<'a> Attached<'a> {
                 listeners: Vec::new(),
             };
         }
-        let listeners = self.findings_of(Kind::ListenerSet, id);
+        let listeners = set.findings(counts);
         let holds = |at: usize| move |listener: &ListenerFinding| listener.conditions[at].is_true;
         let serves = listeners.iter().any(holds(1));
         let invalid = Fault::new("ListenersNotValid", "some listeners are not valid");
@@ -340,6 +388,56 @@ impl<'a> Attached<'a> {
             listeners,
         }
     }
+}
+
+impl Owner {
+    fn is_set(&self) -> bool {
+        self.key.kind == Kind::ListenerSet
+    }
+
+    fn find(&self, part: &Name) -> Option<&ListenerState> {
+        self.listeners.iter().find(|listener| listener.base.part == *part)
+    }
+
+    fn findings(&self, counts: &[u32]) -> Vec<ListenerFinding> {
+        let counts = counts.iter().copied().chain(std::iter::repeat(0));
+        let listeners = self.listeners.iter().zip(counts);
+        listeners
+            .map(|(listener, count)| listener.finding(count))
+            .collect()
+    }
+}
+
+/// Builds the model of a listener; returns that of `last` if it is the same.
+fn reuse_model(
+    listener: &ListenerState,
+    addresses: Vec<Addr>,
+    last: Option<&ListenerState>,
+) -> Option<Arc<Listener>> {
+    let last = last.and_then(|last| Some((last, last.model.as_ref()?)));
+    if let Some((last, model)) = last
+        && Arc::ptr_eq(&last.base, &listener.base)
+        && model.addresses == addresses
+        && last.is_alike(listener)
+    {
+        return Some(Arc::clone(model));
+    }
+    let model = listener.build_model(addresses)?;
+    let same = last.filter(|(_, last)| ***last == model);
+    Some(same.map_or_else(|| Arc::new(model), |(_, last)| Arc::clone(last)))
+}
+
+/// Replaces parts that equal those of `last` by those.
+pub(super) fn reuse_equal<T: PartialEq>(
+    mut parts: BTreeMap<Name, Arc<T>>,
+    last: &BTreeMap<Name, Arc<T>>,
+) -> BTreeMap<Name, Arc<T>> {
+    for (name, part) in &mut parts {
+        if let Some(last) = last.get(name).filter(|last| *last == part) {
+            *part = Arc::clone(last);
+        }
+    }
+    parts
 }
 
 /// The Gateway of a ListenerSet. `None`: its parent is of another kind.

@@ -20,7 +20,7 @@ use crate::objects::{self, Filter, GrpcRoute, HttpRoute, HttpRule, Kind, Weighte
 /// Translates an HTTPRoute.
 pub(super) fn translate_http(
     context: &mut Context<'_>,
-    attached: &mut Attached<'_>,
+    attached: &Attached,
     route: &HttpRoute,
 ) -> Vec<Route> {
     let spec = &route.spec;
@@ -61,7 +61,7 @@ pub(super) fn translate_http(
 /// Translates a GRPCRoute.
 pub(super) fn translate_grpc(
     context: &mut Context<'_>,
-    attached: &mut Attached<'_>,
+    attached: &Attached,
     route: &GrpcRoute,
 ) -> Vec<Route> {
     let spec = &route.spec;
@@ -111,7 +111,7 @@ struct Outcome {
 
 fn translate(
     context: &mut Context<'_>,
-    attached: &mut Attached<'_>,
+    attached: &Attached,
     head: &RouteHead<'_>,
     count: usize,
     mut rule: impl FnMut(&mut Context<'_>, &Usage<'_>, usize) -> Outcome,

@@ -13,67 +13,76 @@ use super::{Condition, Context, ListenerFinding, part_name};
 use crate::objects::{FrontendTls, GATEWAY_GROUP, Gateway, Key, Kind, ListenerSpec, NamespaceScope};
 use crate::store::{Referrer, Store};
 
-/// A listener while routes attach to it.
-pub(super) struct ListenerState<'a> {
+/// A listener by itself: it follows from its object, its Gateway, and the Secrets, ConfigMaps and grants that these refer to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ListenerBase {
     /// The Gateway or ListenerSet that has it.
     pub(super) owner: Key,
-    /// The index of its Gateway.
-    pub(super) gateway: usize,
-    pub(super) spec: &'a ListenerSpec,
+    pub(super) spec: Arc<ListenerSpec>,
     pub(super) part: Name,
-    pub(super) protocol: Option<Protocol>,
+    protocol: Option<Protocol>,
     /// `None`: all hosts.
     pub(super) hostname: Option<Hostname>,
     pub(super) kinds: Vec<Kind>,
-    pub(super) accepted: Option<Fault>,
+    accepted: Option<Fault>,
     resolved: Option<Fault>,
-    pub(super) conflict: Option<Fault>,
     /// It lacks a certificate, an authority for its clients, or a filter: it keeps its hosts and serves none of their requests.
     unusable: bool,
     tls: Option<ListenerTls>,
-    pub(super) attached: u32,
-    /// No address can be bound for its port.
-    pub(super) is_unbound: bool,
 }
 
-impl<'a> ListenerState<'a> {
+/// A listener among those of its Gateway.
+#[derive(Clone, Debug)]
+pub(super) struct ListenerState {
+    pub(super) base: Arc<ListenerBase>,
+    /// With an earlier listener of the Gateway.
+    pub(super) conflict: Option<Fault>,
+    /// The Gateway has too many listeners before it.
+    pub(super) surplus: Option<Fault>,
+    /// No address can be bound for its port.
+    pub(super) is_unbound: bool,
+    /// `None`: the data plane does not get it.
+    pub(super) model: Option<Arc<Listener>>,
+}
+
+impl ListenerBase {
     pub(super) fn new(
         context: &mut Context<'_>,
-        index: usize,
         gateway: &Gateway,
         owner: Key,
-        spec: &'a ListenerSpec,
-    ) -> ListenerState<'a> {
-        let mut state = ListenerState {
+        spec: &ListenerSpec,
+    ) -> ListenerBase {
+        let mut base = ListenerBase {
             part: part_name(&owner, &format!("/{}", spec.name)),
             owner,
-            gateway: index,
-            spec,
+            spec: Arc::new(spec.clone()),
             protocol: None,
             hostname: None,
             kinds: Vec::new(),
             accepted: None,
             resolved: None,
-            conflict: None,
             unusable: false,
             tls: None,
-            attached: 0,
-            is_unbound: false,
         };
-        state.read_protocol();
-        state.read_hostname();
-        state.read_kinds();
-        if matches!(state.protocol, Some(Protocol::Https | Protocol::Tls)) {
-            state.read_certificates(context);
-            if state.protocol == Some(Protocol::Https) {
-                state.read_validation(context, gateway);
+        base.read_protocol();
+        base.read_hostname();
+        base.read_kinds();
+        if matches!(base.protocol, Some(Protocol::Https | Protocol::Tls)) {
+            base.read_certificates(context);
+            if base.protocol == Some(Protocol::Https) {
+                base.read_validation(context, gateway);
             }
         }
         if spec.filters.as_ref().is_some_and(has_filters) {
-            state.refuse("UnsupportedValue", "filters of listeners are not supported");
-            state.unusable = true;
+            base.refuse("UnsupportedValue", "filters of listeners are not supported");
+            base.unusable = true;
         }
-        state
+        base
+    }
+
+    /// Returns whether it depends on Secrets, ConfigMaps or grants.
+    pub(super) fn has_references(&self) -> bool {
+        self.tls.is_some()
     }
 
     fn refuse(&mut self, reason: &'static str, message: &str) {
@@ -81,8 +90,9 @@ impl<'a> ListenerState<'a> {
     }
 
     fn read_protocol(&mut self) {
-        let mode = self.spec.tls.as_ref().and_then(|tls| tls.mode.as_deref());
-        let protocol = match (self.spec.protocol.as_str(), mode.unwrap_or("Terminate")) {
+        let spec = Arc::clone(&self.spec);
+        let mode = spec.tls.as_ref().and_then(|tls| tls.mode.as_deref());
+        let protocol = match (spec.protocol.as_str(), mode.unwrap_or("Terminate")) {
             ("HTTP", _) => Protocol::Http,
             ("HTTPS", "Terminate") => Protocol::Https,
             ("TLS", "Terminate") => Protocol::Tls,
@@ -108,11 +118,8 @@ impl<'a> ListenerState<'a> {
     }
 
     fn read_hostname(&mut self) {
-        let hostname = self
-            .spec
-            .hostname
-            .as_deref()
-            .filter(|hostname| !hostname.is_empty());
+        let hostname = self.spec.hostname.as_deref();
+        let hostname = hostname.filter(|hostname| !hostname.is_empty());
         match hostname.map(Hostname::parse) {
             None => {}
             Some(Ok(hostname)) => self.hostname = Some(hostname),
@@ -128,11 +135,9 @@ impl<'a> ListenerState<'a> {
             Some(Protocol::Udp) => &[Kind::UdpRoute],
             _ => &[],
         };
-        let allowed = self
-            .spec
-            .allowed_routes
-            .as_ref()
-            .map_or(&[][..], |allowed| &allowed.kinds);
+        let spec = Arc::clone(&self.spec);
+        let allowed = spec.allowed_routes.as_ref();
+        let allowed = allowed.map_or(&[][..], |allowed| &allowed.kinds);
         if allowed.is_empty() {
             self.kinds = supported.to_vec();
             return;
@@ -145,7 +150,7 @@ impl<'a> ListenerState<'a> {
                 None => {
                     let message = format!(
                         "kind {} does not attach to protocol {}",
-                        listed.kind, self.spec.protocol
+                        listed.kind, spec.protocol
                     );
                     self.resolved = Some(Fault::new("InvalidRouteKinds", message));
                 }
@@ -159,11 +164,9 @@ impl<'a> ListenerState<'a> {
             kind: owner.kind,
             namespace: &owner.namespace,
         };
-        let references = self
-            .spec
-            .tls
-            .as_ref()
-            .map_or(&[][..], |tls| &tls.certificate_refs);
+        let spec = Arc::clone(&self.spec);
+        let references = spec.tls.as_ref();
+        let references = references.map_or(&[][..], |tls| &tls.certificate_refs);
         let mut tls = ListenerTls {
             certificates: Vec::new(),
             clients: None,
@@ -216,63 +219,90 @@ impl<'a> ListenerState<'a> {
             tls.clients = Some(ClientCertificates { authorities, mode });
         }
     }
+}
+
+impl ListenerState {
+    /// Creates a listener that has no other beside it.
+    pub(super) fn new(base: Arc<ListenerBase>) -> ListenerState {
+        ListenerState {
+            base,
+            conflict: None,
+            surplus: None,
+            is_unbound: false,
+            model: None,
+        }
+    }
+
+    /// Returns whether routes attach to both alike.
+    pub(super) fn is_alike(&self, other: &ListenerState) -> bool {
+        self.base == other.base && self.conflict == other.conflict && self.surplus == other.surplus
+    }
+
+    /// `None`: it serves nothing.
+    pub(super) fn protocol(&self) -> Option<Protocol> {
+        self.base.protocol.filter(|_| self.surplus.is_none())
+    }
+
+    /// Returns the reason for which it is not accepted.
+    fn refusal(&self) -> Option<&Fault> {
+        let among_others = self.surplus.as_ref().or(self.conflict.as_ref());
+        among_others.or(self.base.accepted.as_ref())
+    }
 
     /// Sets the conflict with an earlier listener of the Gateway, if there is one.
-    pub(super) fn check_conflict(&mut self, earlier: &ListenerState<'_>) {
-        let (Some(protocol), Some(other)) = (self.protocol, earlier.protocol) else {
+    pub(super) fn check_conflict(&mut self, earlier: &ListenerState) {
+        let (Some(protocol), Some(other)) = (self.protocol(), earlier.protocol()) else {
             return;
         };
-        if self.conflict.is_some() || self.spec.port != earlier.spec.port {
+        if self.conflict.is_some() || self.base.spec.port != earlier.base.spec.port {
             return;
         }
         let alike = protocol.has_sni() == other.has_sni() && protocol.is_http() == other.is_http();
         let both_sni = protocol.has_sni() && other.has_sni();
         let (reason, found) = if !alike && !both_sni {
             ("ProtocolConflict", "another protocol")
-        } else if !has_hosts(protocol) || self.hostname == earlier.hostname {
+        } else if !has_hosts(protocol) || self.base.hostname == earlier.base.hostname {
             ("HostnameConflict", "the same hostname")
         } else {
             return;
         };
-        let message = format!("listener `{}` of the same port has {found}", earlier.part);
-        self.conflict = Some(Fault::new(reason, message.clone()));
-        self.accepted = Some(Fault::new(reason, message));
+        let part = &earlier.base.part;
+        let message = format!("listener `{part}` of the same port has {found}");
+        self.conflict = Some(Fault::new(reason, message));
     }
 
     /// Returns whether the data plane gets it, be it to refuse its hosts.
     pub(super) fn is_emitted(&self) -> bool {
-        let keeps_hosts = self.unusable && self.protocol.is_some() && self.conflict.is_none();
-        (self.accepted.is_none() && self.protocol.is_some()) || keeps_hosts
+        let keeps_hosts = self.base.unusable && self.conflict.is_none();
+        self.protocol().is_some() && (self.refusal().is_none() || keeps_hosts)
     }
 
     pub(super) fn is_programmed(&self) -> bool {
-        self.accepted.is_none() && self.protocol.is_some() && !self.unusable && !self.is_unbound
+        let is_served = self.protocol().is_some() && !self.base.unusable && !self.is_unbound;
+        self.refusal().is_none() && is_served
     }
 
     /// Returns whether a route of this namespace may attach.
     pub(super) fn allows(&self, store: &Store, namespace: &str) -> bool {
-        let scope = self
-            .spec
-            .allowed_routes
-            .as_ref()
-            .and_then(|allowed| allowed.namespaces.as_ref());
-        is_in_scope(store, scope, "Same", &self.owner.namespace, namespace)
+        let allowed = self.base.spec.allowed_routes.as_ref();
+        let scope = allowed.and_then(|allowed| allowed.namespaces.as_ref());
+        is_in_scope(store, scope, "Same", &self.base.owner.namespace, namespace)
     }
 
-    pub(super) fn model(&self, addresses: Vec<Addr>) -> Option<Listener> {
-        let protocol = self
-            .protocol
-            .filter(|_| self.is_emitted() && !addresses.is_empty())?;
+    /// Builds the listener of the model. `None`: the data plane does not get it.
+    pub(super) fn build_model(&self, addresses: Vec<Addr>) -> Option<Listener> {
+        let is_emitted = self.is_emitted() && !addresses.is_empty();
+        let protocol = self.protocol().filter(|_| is_emitted)?;
         // The data plane leaves out a listener with TLS and no certificate, whatever its protocol, and gives its hosts to no
         // other listener.
-        let tls = if self.unusable {
+        let tls = if self.base.unusable {
             Some(ListenerTls::default())
         } else {
-            self.tls.clone()
+            self.base.tls.clone()
         };
-        let hostname = self.hostname.clone().filter(|_| has_hosts(protocol));
+        let hostname = self.base.hostname.clone().filter(|_| has_hosts(protocol));
         Some(Listener {
-            name: Arc::clone(&self.part),
+            name: Arc::clone(&self.base.part),
             addresses,
             protocol,
             hostnames: hostname.into_iter().collect(),
@@ -286,7 +316,8 @@ impl<'a> ListenerState<'a> {
         })
     }
 
-    pub(super) fn finding(&self) -> ListenerFinding {
+    /// Returns the results for a listener to which so many routes are attached.
+    pub(super) fn finding(&self, attached_routes: u32) -> ListenerFinding {
         let programmed = match (self.is_programmed(), &self.conflict) {
             (true, _) => None,
             (false, Some(conflict)) => Some(conflict.clone()),
@@ -295,7 +326,7 @@ impl<'a> ListenerState<'a> {
                 "the port cannot be bound at an address of the Gateway",
             )),
             (false, None) => {
-                let fault = self.accepted.as_ref().or(self.resolved.as_ref());
+                let fault = self.refusal().or(self.base.resolved.as_ref());
                 Some(Fault::new("Invalid", fault.map_or("", |fault| &fault.message)))
             }
         };
@@ -307,17 +338,18 @@ impl<'a> ListenerState<'a> {
             };
         }
         ListenerFinding {
-            name: self.spec.name.clone(),
-            part: Arc::clone(&self.part),
-            kinds: self.kinds.clone(),
-            attached_routes: self.attached,
+            name: self.base.spec.name.clone(),
+            part: Arc::clone(&self.base.part),
+            kinds: self.base.kinds.clone(),
+            attached_routes,
             conditions: vec![
-                Condition::unless("Accepted", "Accepted", self.accepted.as_ref()),
+                Condition::unless("Accepted", "Accepted", self.refusal()),
                 Condition::unless("Programmed", "Programmed", programmed.as_ref()),
-                Condition::unless("ResolvedRefs", "ResolvedRefs", self.resolved.as_ref()),
+                Condition::unless("ResolvedRefs", "ResolvedRefs", self.base.resolved.as_ref()),
                 conflicted,
             ],
             certificates: self
+                .base
                 .tls
                 .iter()
                 .flat_map(|tls| tls.certificates.iter().cloned())
@@ -326,7 +358,7 @@ impl<'a> ListenerState<'a> {
     }
 
     pub(super) fn uses_fallback(&self) -> bool {
-        let clients = self.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+        let clients = self.base.tls.as_ref().and_then(|tls| tls.clients.as_ref());
         clients.is_some_and(|clients| clients.mode == ClientCertificateMode::Unchecked)
     }
 }

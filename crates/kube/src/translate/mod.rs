@@ -17,6 +17,7 @@ mod http;
 mod listener;
 mod location;
 mod matches;
+mod order;
 mod persistence;
 mod places;
 mod policy;
@@ -26,6 +27,7 @@ mod stream;
 mod text;
 mod traffic;
 mod translator;
+mod upstreams;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,10 +39,12 @@ use crate::store::Store;
 
 pub use condition::Condition;
 pub use features::FEATURES;
-pub use findings::{Ancestor, Findings, GatewayFinding, ListenerFinding, ListenerSetFinding, Parent};
+pub use findings::{
+    Ancestor, Findings, FindingsUpdate, GatewayFinding, ListenerFinding, ListenerSetFinding, Parent,
+};
 pub use location::Location;
 pub use places::{AddressProblem, Placement, Places, StatusAddress};
-pub use translator::{Translator, Update};
+pub use translator::{PartsUpdate, Translator, Update};
 
 /// The name of our controller unless the configuration sets another one.
 pub const CONTROLLER_NAME: &str = "ringmain.dev/gateway";

@@ -16,8 +16,6 @@ type Target = (Id, Option<String>);
 /// The policies of each target, in the order of precedence.
 pub(super) struct PolicyIndex<'a> {
     by_target: BTreeMap<Target, Vec<&'a Arc<BackendTlsPolicy>>>,
-    /// The Gateways that use each policy.
-    used: BTreeMap<Id, BTreeSet<Id>>,
     /// Policies and Gateways of the calls of `find` since the last `take_found`.
     found: BTreeSet<(Id, Id)>,
 }
@@ -35,7 +33,6 @@ impl<'a> PolicyIndex<'a> {
         }
         PolicyIndex {
             by_target,
-            used: BTreeMap::new(),
             found: BTreeSet::new(),
         }
     }
@@ -63,19 +60,9 @@ impl<'a> PolicyIndex<'a> {
         first
     }
 
-    /// Returns the policies and Gateways of one route, which count as used.
+    /// Returns the policies and Gateways of one route.
     pub(super) fn take_found(&mut self) -> BTreeSet<(Id, Id)> {
-        let found = std::mem::take(&mut self.found);
-        self.add(&found);
-        found
-    }
-
-    /// Counts policies as used by Gateways.
-    pub(super) fn add(&mut self, found: &BTreeSet<(Id, Id)>) {
-        for (policy, gateway) in found {
-            let gateways = self.used.entry(policy.clone()).or_default();
-            gateways.insert(gateway.clone());
-        }
+        std::mem::take(&mut self.found)
     }
 
     /// Returns an older policy with one of the same targets.
@@ -155,11 +142,56 @@ fn subject_name(name: &SubjectAltName) -> Result<SubjectName, Fault> {
     }
 }
 
+/// The routes that use policies, by the policy and the Gateway.
+#[derive(Debug, Default)]
+pub(super) struct PolicyUses {
+    counts: BTreeMap<Id, BTreeMap<Id, usize>>,
+    /// A policy is used by other Gateways than when this was last reset.
+    pub(super) is_changed: bool,
+}
+
+impl PolicyUses {
+    /// Adds a route that uses these policies at these Gateways.
+    pub(super) fn add(&mut self, found: &[(Id, Id)]) {
+        for (policy, gateway) in found {
+            let gateways = self.counts.entry(policy.clone()).or_default();
+            let count = gateways.entry(gateway.clone()).or_default();
+            *count += 1;
+            self.is_changed |= *count == 1;
+        }
+    }
+
+    /// Removes such a route.
+    pub(super) fn remove(&mut self, found: &[(Id, Id)]) {
+        for (policy, gateway) in found {
+            let Some(gateways) = self.counts.get_mut(policy) else {
+                continue;
+            };
+            if let Some(count) = gateways.get_mut(gateway) {
+                *count -= 1;
+                if *count == 0 {
+                    gateways.remove(gateway);
+                    self.is_changed = true;
+                }
+            }
+            if gateways.is_empty() {
+                self.counts.remove(policy);
+            }
+        }
+    }
+
+    /// Returns the Gateways that use a policy.
+    pub(super) fn gateways(&self, policy: &Id) -> Vec<Id> {
+        let gateways = self.counts.get(policy);
+        gateways.map_or(Vec::new(), |gateways| gateways.keys().cloned().collect())
+    }
+}
+
 /// Reports every policy at the Gateways that use it.
-pub(super) fn report(context: &mut Context<'_>) {
+pub(super) fn report(context: &mut Context<'_>, uses: &PolicyUses) {
     for policy in context.store.all::<BackendTlsPolicy>() {
         let id = policy.metadata.id();
-        let gateways = context.policies.used.get(&id).cloned().unwrap_or_default();
+        let gateways = uses.gateways(&id);
         if gateways.is_empty() {
             context.findings.policies.insert(id, Vec::new());
             continue;

@@ -7,9 +7,9 @@ use ringmain_gateway::model::{Hostname, Name, Protocol};
 
 use super::backend::Usage;
 use super::condition::Fault;
-use super::gateway::Attached;
+use super::gateway::{Attached, Owner};
 use super::{Condition, Context, Parent, part_name};
-use crate::objects::{GATEWAY_GROUP, Id, Key, Kind, Meta, ParentRef};
+use crate::objects::{GATEWAY_GROUP, Key, Kind, Meta, ParentRef};
 use crate::store::Referrer;
 
 /// The parts that all kinds of routes have.
@@ -45,7 +45,9 @@ pub(super) struct RuleFaults {
 /// A parent while the rules are translated.
 struct ParentState<'a> {
     parent_ref: &'a ParentRef,
-    gateway: usize,
+    /// The Gateway, and its object that has the listeners, by their indices.
+    place: (usize, usize),
+    /// By their indices there.
     listeners: Vec<usize>,
     accepted: Option<Fault>,
 }
@@ -88,7 +90,7 @@ impl<'a> RouteHead<'a> {
     pub(super) fn translate<T: PartialEq>(
         &self,
         context: &mut Context<'_>,
-        attached: &mut Attached<'_>,
+        attached: &Attached,
         mut rules: impl FnMut(&mut Context<'_>, &Usage<'_>) -> (T, RuleFaults),
     ) -> Vec<(Attachment, T)> {
         let states: Vec<_> = self
@@ -96,16 +98,22 @@ impl<'a> RouteHead<'a> {
             .iter()
             .filter_map(|parent| self.attach(context, attached, parent))
             .collect();
-        let listeners = states.iter().flat_map(|state| &state.listeners);
-        context.reads.listeners = listeners.copied().collect();
-        attached.count(&context.reads.listeners);
+        for state in &states {
+            let owner = owner(attached, state);
+            for at in &state.listeners {
+                if owner.listeners[*at].conflict.is_none() {
+                    context.reads.listeners.insert((owner.key.clone(), *at));
+                }
+            }
+        }
         let mut parts: Vec<(Attachment, T)> = Vec::new();
         let mut findings = Vec::new();
         for state in &states {
             let mut names = Vec::new();
             let mut faults = RuleFaults::default();
             for passthrough in self.modes(attached, state) {
-                let gateway = &attached.gateways[state.gateway];
+                let gateway = &attached.gateways[state.place.0];
+                let all = &owner(attached, state).listeners;
                 let usage = Usage {
                     from: Referrer {
                         kind: self.kind,
@@ -120,13 +128,13 @@ impl<'a> RouteHead<'a> {
                 };
                 let (translated, found) = rules(context, &usage);
                 faults = found;
-                let listeners = state.listeners.iter().filter(|listener| {
-                    let protocol = attached.listeners[**listener].protocol;
-                    attached.is_emitted(**listener)
-                        && (protocol == Some(Protocol::TlsPassthrough)) == passthrough
+                let listeners = state.listeners.iter().map(|at| &all[*at]);
+                let listeners = listeners.filter(|listener| {
+                    let is_passthrough = listener.protocol() == Some(Protocol::TlsPassthrough);
+                    gateway.is_emitted(listener) && is_passthrough == passthrough
                 });
                 let listeners: Vec<Name> = listeners
-                    .map(|at| Arc::clone(&attached.listeners[*at].part))
+                    .map(|listener| Arc::clone(&listener.base.part))
                     .collect();
                 // A route without listeners would apply to all listeners, and one without hostnames to all hostnames.
                 if !listeners.is_empty() && !self.has_no_host {
@@ -140,11 +148,12 @@ impl<'a> RouteHead<'a> {
     }
 
     /// The modes of the listeners of a parent: whether they pass TLS through. At least one, for the faults of the rules.
-    fn modes(&self, attached: &Attached<'_>, state: &ParentState<'_>) -> BTreeSet<bool> {
+    fn modes(&self, attached: &Attached, state: &ParentState<'_>) -> BTreeSet<bool> {
+        let all = &owner(attached, state).listeners;
         let modes = state
             .listeners
             .iter()
-            .map(|listener| attached.listeners[*listener].protocol == Some(Protocol::TlsPassthrough));
+            .map(|at| all[*at].protocol() == Some(Protocol::TlsPassthrough));
         let mut modes: BTreeSet<bool> = modes.collect();
         if modes.is_empty() {
             modes.insert(false);
@@ -185,8 +194,8 @@ impl<'a> RouteHead<'a> {
     /// Returns the listeners that the route attaches to by one reference. `None`: the parent is none of ours.
     fn attach(
         &self,
-        context: &Context<'_>,
-        attached: &Attached<'_>,
+        context: &mut Context<'_>,
+        attached: &Attached,
         parent: &'a ParentRef,
     ) -> Option<ParentState<'a>> {
         if parent.group.as_deref().unwrap_or(GATEWAY_GROUP) != GATEWAY_GROUP {
@@ -194,21 +203,26 @@ impl<'a> RouteHead<'a> {
         }
         let kind = Kind::parse(parent.kind.as_deref().unwrap_or("Gateway"))?;
         let own = &self.meta.namespace;
-        let id = Id::new(parent.namespace.as_deref().unwrap_or(own), &*parent.name);
-        let (gateway, listeners) = attached.parent(kind, &id)?;
-        let spec = |at: &usize| attached.listeners[*at].spec;
-        let is_selected = |at: &&usize| {
-            let section = parent.section_name.as_deref().unwrap_or_default();
-            (section.is_empty() || spec(at).name == section)
-                && parent.port.is_none_or(|port| port == spec(at).port)
+        let key = match parent.namespace.as_deref() {
+            Some(namespace) => Key::new(kind, namespace, &*parent.name),
+            None => Key::new(kind, Arc::clone(own), &*parent.name),
         };
-        let selected: Vec<usize> = listeners.iter().filter(is_selected).copied().collect();
+        let place = attached.parent(&key);
+        context.reads.parents.insert(key);
+        let place = place?;
+        let listeners = &attached.gateways[place.0].owners[place.1].listeners;
+        let is_selected = |at: &usize| {
+            let spec = &listeners[*at].base.spec;
+            let section = parent.section_name.as_deref().unwrap_or_default();
+            (section.is_empty() || spec.name == section) && parent.port.is_none_or(|port| port == spec.port)
+        };
+        let selected: Vec<usize> = (0..listeners.len()).filter(is_selected).collect();
         let allows = |at: &usize| {
-            let listener = &attached.listeners[*at];
-            listener.kinds.contains(&self.kind) && listener.allows(context.store, own)
+            let listener = &listeners[*at];
+            listener.base.kinds.contains(&self.kind) && listener.allows(context.store, own)
         };
         let allowed: Vec<usize> = selected.iter().copied().filter(allows).collect();
-        let has_host = |at: &usize| self.intersects(attached.listeners[*at].hostname.as_ref());
+        let has_host = |at: &usize| self.intersects(listeners[*at].base.hostname.as_ref());
         let matching: Vec<usize> = allowed.iter().copied().filter(has_host).collect();
         let accepted = match (selected.len(), allowed.len(), matching.len()) {
             (0, ..) => Some(Fault::new("NoMatchingParent", "the parent has no such listener")),
@@ -224,7 +238,7 @@ impl<'a> RouteHead<'a> {
         };
         Some(ParentState {
             parent_ref: parent,
-            gateway,
+            place,
             listeners: matching,
             accepted,
         })
@@ -267,6 +281,11 @@ impl<'a> RouteHead<'a> {
             parts,
         }
     }
+}
+
+fn owner<'a>(attached: &'a Attached, state: &ParentState<'_>) -> &'a Owner {
+    let (gateway, owner) = state.place;
+    &attached.gateways[gateway].owners[owner]
 }
 
 /// Returns whether there is a host that both are for.

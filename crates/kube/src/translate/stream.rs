@@ -13,7 +13,7 @@ use crate::objects::{Kind, StreamRule, TcpRoute, TlsRoute, UdpRoute};
 /// Translates a TLSRoute.
 pub(super) fn translate_tls(
     context: &mut Context<'_>,
-    attached: &mut Attached<'_>,
+    attached: &Attached,
     route: &TlsRoute,
 ) -> Vec<StreamRoute> {
     let spec = &route.spec;
@@ -29,7 +29,7 @@ pub(super) fn translate_tls(
 /// Translates a TCPRoute.
 pub(super) fn translate_tcp(
     context: &mut Context<'_>,
-    attached: &mut Attached<'_>,
+    attached: &Attached,
     route: &TcpRoute,
 ) -> Vec<StreamRoute> {
     let spec = &route.spec;
@@ -40,7 +40,7 @@ pub(super) fn translate_tcp(
 /// Translates a UDPRoute.
 pub(super) fn translate_udp(
     context: &mut Context<'_>,
-    attached: &mut Attached<'_>,
+    attached: &Attached,
     route: &UdpRoute,
 ) -> Vec<StreamRoute> {
     let spec = &route.spec;
@@ -50,7 +50,7 @@ pub(super) fn translate_udp(
 
 fn translate(
     context: &mut Context<'_>,
-    attached: &mut Attached<'_>,
+    attached: &Attached,
     head: &RouteHead<'_>,
     rules: &[StreamRule],
 ) -> Vec<StreamRoute> {

@@ -11,6 +11,7 @@ use ringmain_gateway::model::{Affinity, RetryBudget};
 use super::backend::Usage;
 use super::condition::Fault;
 use super::matches::Faults;
+use super::policy::PolicyUses;
 use super::{Ancestor, Condition, Context, persistence, text};
 use crate::objects::{Id, Kind, RetryConstraint, ServicePort, XBackendTrafficPolicy};
 use crate::store::Store;
@@ -18,8 +19,6 @@ use crate::store::Store;
 /// The policies of each Service, in the order of precedence.
 pub(super) struct TrafficIndex<'a> {
     by_service: BTreeMap<Id, Vec<&'a Arc<XBackendTrafficPolicy>>>,
-    /// The Gateways that use each policy.
-    used: BTreeMap<Id, BTreeSet<Id>>,
     /// Policies and Gateways of the calls of `find` since the last `take_found`.
     found: BTreeSet<(Id, Id)>,
 }
@@ -34,7 +33,6 @@ impl<'a> TrafficIndex<'a> {
         }
         TrafficIndex {
             by_service,
-            used: BTreeMap::new(),
             found: BTreeSet::new(),
         }
     }
@@ -52,19 +50,9 @@ impl<'a> TrafficIndex<'a> {
         policies.first().copied()
     }
 
-    /// Returns the policies and Gateways of one route, which count as used.
+    /// Returns the policies and Gateways of one route.
     pub(super) fn take_found(&mut self) -> BTreeSet<(Id, Id)> {
-        let found = std::mem::take(&mut self.found);
-        self.add(&found);
-        found
-    }
-
-    /// Counts policies as used by Gateways.
-    pub(super) fn add(&mut self, found: &BTreeSet<(Id, Id)>) {
-        for (policy, gateway) in found {
-            let gateways = self.used.entry(policy.clone()).or_default();
-            gateways.insert(gateway.clone());
-        }
+        std::mem::take(&mut self.found)
     }
 
     /// Returns an older policy of one of the same Services.
@@ -142,7 +130,7 @@ impl Context<'_> {
 }
 
 /// Reports every policy at the Gateways that use it.
-pub(super) fn report(context: &mut Context<'_>) {
+pub(super) fn report(context: &mut Context<'_>, uses: &PolicyUses) {
     for policy in context.store.all::<XBackendTrafficPolicy>() {
         let id = policy.metadata.id();
         let conflict = context.traffic.conflict(policy).map(|older| {
@@ -154,7 +142,7 @@ pub(super) fn report(context: &mut Context<'_>) {
         });
         let fault = conflict.or_else(|| resolve(policy, "").err());
         let conditions = vec![Condition::unless("Accepted", "Accepted", fault.as_ref())];
-        let gateways = context.traffic.used.get(&id).cloned().unwrap_or_default();
+        let gateways = uses.gateways(&id);
         let ancestor = |gateway| Ancestor {
             gateway,
             conditions: conditions.clone(),

@@ -5,6 +5,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use ringmain_gateway::model::Config;
 use ringmain_kube::objects::{Kind, Object};
 use ringmain_kube::store::Store;
 use ringmain_kube::translate::{Settings, Translation, Translator, Update};
@@ -34,10 +36,33 @@ struct Seen {
 
 #[test]
 fn updates_give_what_a_whole_translation_gives() {
-    let corpus: Vec<(Kind, Value)> = corpus()
-        .into_iter()
-        .filter_map(|manifest| Some((Kind::parse(manifest["kind"].as_str()?)?, manifest)))
-        .collect();
+    let is_frequent = |kind: Kind| kind.is_route() || matches!(kind, Kind::Service | Kind::EndpointSlice);
+    let seen = follow_changes(is_frequent);
+    assert!(seen.unchanged > 0 && seen.endpoints > 0 && seen.translations > 0);
+}
+
+#[test]
+fn updates_of_listeners_give_what_a_whole_translation_gives() {
+    follow_changes(|kind| {
+        matches!(
+            kind,
+            Kind::Gateway
+                | Kind::ListenerSet
+                | Kind::Secret
+                | Kind::ConfigMap
+                | Kind::Namespace
+                | Kind::ReferenceGrant
+        )
+    });
+}
+
+/// Changes clusters at random, most often objects of frequent kinds.
+fn follow_changes(is_frequent: fn(Kind) -> bool) -> Seen {
+    let corpus = corpus().into_iter().filter_map(|mut manifest| {
+        encode_texts(&mut manifest);
+        Some((Kind::parse(manifest["kind"].as_str()?)?, manifest))
+    });
+    let corpus: Vec<(Kind, Value)> = corpus.collect();
     let mut seen = Seen::default();
     for seed in seeds() {
         let mut random = fastrand::Rng::with_seed(seed);
@@ -49,18 +74,123 @@ fn updates_give_what_a_whole_translation_gives() {
         store.take_changes();
         let mut translator = Translator::new(Settings::default());
         let mut last = translator.translate(&store, &Pool::new(&store));
-        for _ in 0..STEPS {
+        for step in 0..STEPS {
             for _ in 0..random.usize(1..4) {
-                change(&mut store, &corpus, &mut random, &mut version);
+                change(&mut store, &corpus, is_frequent, &mut random, &mut version);
             }
             let changes = store.take_changes();
             let update = translator.update(&store, &Pool::new(&store), &changes);
             follow(&mut last, update, &mut seen);
-            assert!(last == translate_store(&store), "seed {seed}: {changes:?}");
+            let whole = translate_store(&store);
+            assert!(
+                last.parts == whole.parts,
+                "parts: seed {seed}, step {step}: {changes:?}"
+            );
+            assert!(
+                last.findings == whole.findings && *translator.findings() == whole.findings,
+                "findings: seed {seed}, step {step}: {changes:?}"
+            );
         }
     }
     println!("{seen:?}");
-    assert!(seen.unchanged > 0 && seen.endpoints > 0 && seen.translations > 0);
+    seen
+}
+
+#[test]
+fn unchanged_parts_are_the_same_objects() {
+    let mut store = Store::new();
+    let mut version = 0;
+    let listener = |name: &str| json!({"name": "http", "port": 80, "protocol": "HTTP", "hostname": format!("{name}.test")});
+    let set = |name: &str| {
+        json!({
+            "metadata": {"name": name, "namespace": "n"},
+            "spec": {"parentRef": {"name": "g"}, "listeners": [listener(name)]},
+        })
+    };
+    let route = |name: &str, kind: &str, parent: &str, path: &str| {
+        json!({
+            "metadata": {"name": name, "namespace": "n"},
+            "spec": {
+                "parentRefs": [{"name": parent, "kind": kind}],
+                "rules": [{"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "s", "port": 80}]}],
+            },
+        })
+    };
+    let class = json!({"metadata": {"name": "c"}, "spec": {"controllerName": "ringmain.dev/gateway"}});
+    let allowed = json!({"namespaces": {"from": "All"}});
+    let spec = json!({"gatewayClassName": "c", "listeners": [listener("g")], "allowedListeners": allowed});
+    let gateway = json!({"metadata": {"name": "g", "namespace": "n"}, "spec": spec});
+    let service = json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {"ports": [{"port": 80}]}});
+    let objects = [
+        (Kind::GatewayClass, class),
+        (Kind::Gateway, gateway),
+        (Kind::Service, service),
+        (Kind::ListenerSet, set("a")),
+        (Kind::HttpRoute, route("of-gateway", "Gateway", "g", "/")),
+        (Kind::HttpRoute, route("of-a", "ListenerSet", "a", "/")),
+        (Kind::HttpRoute, route("of-b", "ListenerSet", "b", "/")),
+    ];
+    for (kind, object) in objects {
+        apply(&mut store, kind, object, &mut version);
+    }
+    store.take_changes();
+    let mut translator = Translator::new(Settings::default());
+    let first = translator.translate(&store, &Pool::new(&store)).parts;
+    assert_eq!((first.listeners.len(), first.routes.len()), (2, 2));
+
+    // A listener more, which its route attaches to.
+    apply(&mut store, Kind::ListenerSet, set("b"), &mut version);
+    let changes = store.take_changes();
+    let Update::Parts(update) = translator.update(&store, &Pool::new(&store), &changes) else {
+        panic!("parts");
+    };
+    let second = update.parts;
+    assert_eq!((second.listeners.len(), second.routes.len()), (3, 3));
+    let is_kept = |name: &str| {
+        let find = |parts: &Config| {
+            parts
+                .routes
+                .iter()
+                .find(|route| route.name.ends_with(name))
+                .cloned()
+        };
+        Arc::ptr_eq(&find(&first).unwrap(), &find(&second).unwrap())
+    };
+    assert!(is_kept("of-gateway") && is_kept("of-a"));
+    assert!(
+        first
+            .listeners
+            .iter()
+            .all(|last| second.listeners.iter().any(|next| Arc::ptr_eq(last, next)))
+    );
+    let changed: Vec<String> = update.findings.keys().iter().map(ToString::to_string).collect();
+    assert_eq!(changed, ["Gateway/n/g", "ListenerSet/n/b", "HTTPRoute/n/of-b"]);
+
+    // A route that changes is one part, and of everything else nothing is another object.
+    let changed = route("of-a", "ListenerSet", "a", "/other");
+    apply(&mut store, Kind::HttpRoute, changed, &mut version);
+    let changes = store.take_changes();
+    let Update::Parts(update) = translator.update(&store, &Pool::new(&store), &changes) else {
+        panic!("parts");
+    };
+    let third = update.parts;
+    let mut pairs = second.routes.iter().zip(&third.routes);
+    assert_eq!(pairs.by_ref().filter(|(a, b)| !Arc::ptr_eq(a, b)).count(), 1);
+    assert!(
+        second
+            .upstreams
+            .iter()
+            .zip(&third.upstreams)
+            .all(|(a, b)| Arc::ptr_eq(a, b))
+    );
+    assert!(
+        second
+            .listeners
+            .iter()
+            .zip(&third.listeners)
+            .all(|(a, b)| Arc::ptr_eq(a, b))
+    );
+    assert_eq!(update.findings.keys().len(), 0);
 }
 
 fn follow(last: &mut Translation, update: Update, seen: &mut Seen) {
@@ -74,16 +204,22 @@ fn follow(last: &mut Translation, update: Update, seen: &mut Seen) {
                 Arc::make_mut(upstream).endpoints = endpoints;
             }
         }
-        Update::Translation(translation) => {
+        Update::Parts(update) => {
             seen.translations += 1;
-            *last = *translation;
+            last.parts = update.parts;
+            last.findings.apply(&update.findings);
         }
     }
 }
 
-/// Adds, changes or removes an object. Those that a translation follows closely are chosen more often.
-fn change(store: &mut Store, corpus: &[(Kind, Value)], random: &mut fastrand::Rng, version: &mut u64) {
-    let is_frequent = |kind: Kind| kind.is_route() || matches!(kind, Kind::Service | Kind::EndpointSlice);
+/// Adds, changes or removes an object. Those of frequent kinds are chosen more often.
+fn change(
+    store: &mut Store,
+    corpus: &[(Kind, Value)],
+    is_frequent: fn(Kind) -> bool,
+    random: &mut fastrand::Rng,
+    version: &mut u64,
+) {
     let (kind, manifest) = loop {
         let (kind, manifest) = &corpus[random.usize(..corpus.len())];
         if is_frequent(*kind) || random.u8(..8) == 0 {
@@ -101,15 +237,30 @@ fn change(store: &mut Store, corpus: &[(Kind, Value)], random: &mut fastrand::Rn
             let labels = manifest["metadata"]["labels"].take();
             mutate(&mut manifest["spec"], random);
             mutate(&mut manifest["endpoints"], random);
-            // Most slices stay with their Service.
-            manifest["metadata"]["labels"] = match random.u8(..8) {
-                0 => json!({"kubernetes.io/service-name": "other"}),
+            mutate(&mut manifest["data"], random);
+            let labels = match (kind, random.u8(..8)) {
+                (Kind::Namespace, 0..4) => {
+                    let team = ["infra", "apps", "other"][random.usize(..3)];
+                    json!({ "team": team })
+                }
+                // Most slices stay with their Service.
+                (_, 0) => json!({"kubernetes.io/service-name": "other"}),
                 _ => labels,
             };
+            manifest["metadata"]["labels"] = labels;
         }
         _ => {}
     }
     apply(store, kind, manifest, version);
+}
+
+/// Moves texts of a Secret to its data, as the API server has it.
+fn encode_texts(manifest: &mut Value) {
+    let texts = manifest.get("stringData").and_then(Value::as_object).cloned();
+    for (name, text) in texts.into_iter().flatten() {
+        let text = text.as_str().unwrap_or_default();
+        manifest["data"][name] = base64::engine::general_purpose::STANDARD.encode(text).into();
+    }
 }
 
 /// Applies a new version of an object, unless it cannot be read.

@@ -31,6 +31,12 @@ pub(super) fn write_cluster(page: &mut MetricsPage, inner: &AdminContext) {
             health.translations() as f64,
         ),
         (
+            "ringmain_kubernetes_delays_seconds_total",
+            "counter",
+            "The sum over these translations of the time from the first change that a watch delivered until every worker served it.",
+            health.delays().as_secs_f64(),
+        ),
+        (
             "ringmain_kubernetes_failing_watches",
             "gauge",
             "Lists and watches that fail; earlier objects are served.",

@@ -56,6 +56,8 @@ struct Builder<'b> {
     upstream_names: BTreeSet<String>,
     /// The zone of this process.
     zone: Option<Arc<str>>,
+    /// The file has the key `zone`, valid or not.
+    has_zone: bool,
     certificate_names: BTreeSet<String>,
     authority_names: BTreeSet<String>,
     /// The providers of tokens; `None`: invalid.
@@ -92,7 +94,8 @@ pub(super) fn build_config(
         },
         listener_names: part_names(&document.listeners),
         upstream_names: part_names(&document.upstreams),
-        zone: field_value(document.zone).map(Into::into),
+        has_zone: document.zone.is_some(),
+        zone: zone_name(errors, document.zone),
         certificate_names: part_names(&document.certificates),
         authority_names: part_names(&document.authorities),
         providers: BTreeMap::new(),
@@ -169,6 +172,18 @@ fn positive_number(errors: &Diagnostics<'_>, at: Field<u32>) -> Option<u32> {
         errors.report(position, format!("a whole number from 1 to {}", u32::MAX), "`0`");
     }
     Some(number)
+}
+
+/// Returns the name of a zone. An empty one would silently be near to nothing.
+fn zone_name(errors: &Diagnostics<'_>, at: Field<String>) -> Option<Arc<str>> {
+    let position = at.as_ref()?.position;
+    let name = field_value(at)?;
+    if name.is_empty() || name.trim() != name {
+        let expected = "the name of a zone, without spaces at its ends";
+        errors.report(position, expected, quote(&name));
+        return None;
+    }
+    Some(name.into())
 }
 
 /// Sets a value that is not omitted.

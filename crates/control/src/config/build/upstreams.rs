@@ -8,7 +8,9 @@ use ringmain_gateway::model::{
 };
 use ringmain_gateway::table::ConfigPart;
 
-use super::{Builder, field_value, list_items, parsed_items, parsed_value, set_if_some, time_value};
+use super::{
+    Builder, field_value, list_items, parsed_items, parsed_value, set_if_some, time_value, zone_name,
+};
 use crate::config::document;
 use crate::config::error::{FilePosition, quote};
 use crate::config::fields::{OrderedMap, Parsed, ShortOrFull, Spanned, Switch};
@@ -111,7 +113,7 @@ impl Builder<'_> {
             field_value(part.balance).map(convert_balance),
         );
         if let Some(zones) = part.zones {
-            if self.zone.is_none() {
+            if !self.has_zone {
                 let expected = "the top-level key `zone` with the zone of this process";
                 self.errors.report(zones.position, expected, "`zones` without it");
             }
@@ -161,7 +163,7 @@ impl Builder<'_> {
                 let mut endpoint = Endpoint::new(location);
                 set_if_some(&mut endpoint.weight, field_value(part.weight));
                 set_if_some(&mut endpoint.draining, field_value(part.draining));
-                endpoint.zone = field_value(part.zone).map(Into::into);
+                endpoint.zone = zone_name(self.errors, part.zone);
                 if self.zone.is_some() && endpoint.zone == self.zone {
                     endpoint.distance = Distance::Zone;
                 }

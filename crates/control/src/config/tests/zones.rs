@@ -2,7 +2,7 @@
 
 use ringmain_gateway::model::{Distance, ZonePreference};
 
-use super::{load, test_environment};
+use super::{all_errors_of, load, test_environment};
 
 const UPSTREAM: &str = "\
 listen: ':80'
@@ -41,6 +41,22 @@ fn a_preference_needs_the_own_zone() {
         errors.join("\n").contains("the top-level key `zone`"),
         "{errors:?}"
     );
+}
+
+#[test]
+fn an_empty_zone_is_refused_with_its_position() {
+    let expected = "expected the name of a zone, without spaces at its ends, found";
+    for (zone, found) in [("''", "``"), ("' '", "` `"), ("'eu-1 '", "`eu-1 `")] {
+        // The zone of the process: the upstream that needs it has no further error.
+        let errors = all_errors_of(&format!("zone: {zone}\n{UPSTREAM}"));
+        assert_eq!(errors, [format!("c.yaml:1:7: {expected} {found}")]);
+        // The zone of an endpoint.
+        let upstream = UPSTREAM.replace("zone: eu-2", &format!("zone: {zone}"));
+        let errors = all_errors_of(&format!("zone: eu-1\n{upstream}"));
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].starts_with("c.yaml:9:"), "{errors:?}");
+        assert!(errors[0].ends_with(&format!("{expected} {found}")), "{errors:?}");
+    }
 }
 
 #[cfg(feature = "kubernetes")]

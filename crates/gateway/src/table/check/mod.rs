@@ -3,7 +3,7 @@
 
 mod datagrams;
 mod listeners;
-mod rules;
+pub(super) mod rules;
 mod unresolved;
 mod upstreams;
 
@@ -28,11 +28,11 @@ pub(super) struct CheckedConfig<'c> {
     /// Routes with a listener; their rules are checked one by one.
     pub(super) routes: Vec<CheckedRoute<'c>>,
     pub(super) streams: Vec<Arc<StreamRoute>>,
-    upstreams: NameSet<'c>,
+    /// The names of valid upstreams.
+    pub(super) upstreams: NameSet,
     /// Every upstream of the last configuration exists.
     has_last_upstreams: bool,
-    /// Addresses of valid upstreams that depend on no other part, sorted.
-    clean_upstreams: Vec<usize>,
+    valid_upstreams: Vec<&'c Arc<Upstream>>,
     pub(super) problems: ProblemList,
 }
 
@@ -52,13 +52,30 @@ pub(super) struct CleanParts {
     routes: Box<[(usize, u32)]>,
     /// Addresses of upstreams that depend on no other part; sorted.
     upstreams: Box<[usize]>,
-    /// The names of valid upstreams, sorted.
-    names: Box<[Name]>,
     /// Each listener that is served, and whether its protocol is HTTP.
     listeners: Box<[(Name, bool)]>,
 }
 
 impl CleanParts {
+    /// Collects the parts. `routes` are the addresses of routes with their numbers.
+    pub(super) fn new<'c>(
+        mut routes: Vec<(usize, u32)>,
+        upstreams: impl Iterator<Item = &'c Arc<Upstream>>,
+        listeners: impl Iterator<Item = &'c Arc<Listener>>,
+    ) -> CleanParts {
+        routes.sort_unstable();
+        let independent = upstreams.filter(|upstream| upstream.tls.is_none());
+        let mut upstreams: Vec<usize> = independent.map(|part| Arc::as_ptr(part).addr()).collect();
+        upstreams.sort_unstable();
+        CleanParts {
+            routes: routes.into(),
+            upstreams: upstreams.into(),
+            listeners: listeners
+                .map(|part| (Arc::clone(&part.name), part.protocol.is_http()))
+                .collect(),
+        }
+    }
+
     fn has_upstream(&self, upstream: &Arc<Upstream>) -> bool {
         self.upstreams
             .binary_search(&Arc::as_ptr(upstream).addr())
@@ -73,40 +90,91 @@ impl CleanParts {
         found.ok().map(|at| self.routes[at].1)
     }
 
-    fn has_listeners(&self, listeners: &[&Arc<Listener>]) -> bool {
-        let is_same = |((name, is_http), listener): (&(Name, bool), &&Arc<Listener>)| {
-            *name == listener.name && *is_http == listener.protocol.is_http()
+    /// Returns the listeners that are not among these any more, or have another protocol.
+    fn removed_listeners(&self, listeners: &ListenersByName<'_>) -> BTreeSet<&str> {
+        let is_same = |(name, is_http): &&(Name, bool)| {
+            let listener = listeners.get(&**name);
+            listener.is_some_and(|listener| listener.protocol.is_http() == *is_http)
         };
-        self.listeners.len() == listeners.len() && self.listeners.iter().zip(listeners).all(is_same)
+        let removed = self.listeners.iter().filter(|listener| !is_same(listener));
+        removed.map(|(name, _)| &**name).collect()
     }
 }
 
-/// Sorted names.
-pub(super) struct NameSet<'c>(Vec<&'c Name>);
+/// A set of names, which shares most of them with the set that it was made of.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NameSet {
+    /// Sorted.
+    names: Arc<[Name]>,
+}
 
-impl<'c> NameSet<'c> {
-    fn new(names: impl Iterator<Item = &'c Name>) -> NameSet<'c> {
+impl NameSet {
+    fn new(names: impl Iterator<Item = Name>) -> NameSet {
         let mut names: Vec<_> = names.collect();
         names.sort_unstable();
-        NameSet(names)
+        NameSet { names: names.into() }
+    }
+
+    /// Returns the set with names that it does not have, and without some that it has.
+    pub(super) fn with(&self, added: &BTreeSet<&Name>, removed: &BTreeSet<&Name>) -> NameSet {
+        if added.is_empty() && removed.is_empty() {
+            return self.clone();
+        }
+        let staying = self.names.iter().filter(|name| !removed.contains(name));
+        NameSet::new(staying.chain(added.iter().copied()).cloned())
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.0.binary_search_by(|other| (***other).cmp(name)).is_ok()
+        self.names.binary_search_by(|other| (**other).cmp(name)).is_ok()
     }
 
-    /// Returns whether every one of these sorted names is in the set.
-    fn has_all(&self, names: &[Name]) -> bool {
-        let mut own = self.0.iter();
-        names.iter().all(|name| {
+    /// Returns whether every name of another set is in this one.
+    fn has_all(&self, others: &NameSet) -> bool {
+        let mut own = self.names.iter();
+        others.names.iter().all(|name| {
             // Most names are the same object.
-            own.any(|other| Arc::ptr_eq(other, name) || *other == name)
+            own.any(|other| Arc::ptr_eq(other, name) || other == name)
         })
     }
 }
 
+/// What routes are checked against.
+pub(super) struct RouteChecks<'c> {
+    pub(super) upstreams: &'c NameSet,
+    pub(super) problems: &'c mut ProblemList,
+}
+
+impl RouteChecks<'_> {
+    /// Returns the upstreams that a route names and that do not exist.
+    pub(super) fn missing_upstreams(&mut self, route: &Route) -> Vec<Name> {
+        rules::missing_upstreams(route, self.upstreams, self.problems)
+    }
+
+    /// Checks a rule of a route. Returns the reason that it cannot be served.
+    pub(super) fn check_rule(&mut self, route: &Route, number: usize) -> Option<String> {
+        rules::check_rule(route, number, self.problems)
+    }
+}
+
+/// Checks some of a configuration's upstreams. Returns whether all can be used.
+pub(super) fn check_changed_upstreams(
+    config: &Config,
+    changed: &[Arc<Upstream>],
+    problems: &mut ProblemList,
+) -> bool {
+    let needs_names = changed.iter().any(|upstream| upstream.tls.is_some());
+    let certificates = config.certificates.iter().filter(|_| needs_names);
+    let authorities = config.authorities.iter().filter(|_| needs_names);
+    let known = KnownNames {
+        certificates: certificates.map(|part| &*part.name).collect(),
+        authorities: authorities.map(|part| &*part.name).collect(),
+    };
+    let mut changed = changed.iter();
+    changed.all(|upstream| upstreams::check_upstream(upstream, &known, problems))
+}
+
 /// The listeners that are served, by name.
-type ListenersByName<'c> = BTreeMap<&'c str, &'c Arc<Listener>>;
+pub(super) type ListenersByName<'c> = BTreeMap<&'c str, &'c Arc<Listener>>;
 
 /// The reason that all requests of a route receive 500 instead of matching wider routes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,9 +214,21 @@ const DUPLICATE_NAME: &str = "duplicate route name";
 
 /// The errors found so far.
 #[derive(Default)]
-pub(super) struct ProblemList(pub(super) Vec<Problem>);
+pub(super) struct ProblemList(Vec<Problem>);
 
 impl ProblemList {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn into_boxed_slice(self) -> Box<[Problem]> {
+        self.0.into()
+    }
+
     pub(super) fn report(
         &mut self,
         place: ConfigPart,
@@ -208,8 +288,9 @@ impl ProblemList {
 }
 
 impl<'c> CheckedConfig<'c> {
-    /// Checks all parts except the rules of routes. `last` are parts of the last table.
-    pub(super) fn new(config: &'c Config, last: Option<&CleanParts>) -> CheckedConfig<'c> {
+    /// Checks all parts except the rules of routes. `last` are parts of the last table, and the names of its upstreams.
+    pub(super) fn new(config: &'c Config, last: Option<(&CleanParts, &NameSet)>) -> CheckedConfig<'c> {
+        let (last, last_names) = last.unzip();
         let mut problems = ProblemList::default();
         let certificates = problems.keep_unique(
             &config.certificates,
@@ -236,10 +317,8 @@ impl<'c> CheckedConfig<'c> {
             let is_clean = last.is_some_and(|last| last.has_upstream(upstream));
             is_clean || upstreams::check_upstream(upstream, &known, &mut problems)
         });
-        let independent = upstreams.iter().filter(|upstream| upstream.tls.is_none());
-        let mut clean_upstreams: Vec<usize> = independent.map(|part| Arc::as_ptr(part).addr()).collect();
-        clean_upstreams.sort_unstable();
-        let upstreams = NameSet::new(upstreams.iter().map(|part| &part.name));
+        let valid_upstreams = upstreams;
+        let upstreams = NameSet::new(valid_upstreams.iter().map(|part| Arc::clone(&part.name)));
         let mut listeners = problems.keep_unique(
             &config.listeners,
             |part: &Listener| &part.name,
@@ -261,15 +340,14 @@ impl<'c> CheckedConfig<'c> {
                 .filter(|listener| !served(listener))
                 .collect()
         };
-        let same_listeners = last.filter(|last| last.has_listeners(&listeners));
         CheckedConfig {
-            routes: check_routes(config, &by_name, same_listeners, &mut problems),
+            routes: check_routes(config, &by_name, last, &mut problems),
             streams: check_streams(config, &by_name, &upstreams, &mut problems),
             listeners,
             left_out,
-            has_last_upstreams: last.is_some_and(|last| upstreams.has_all(&last.names)),
+            has_last_upstreams: last_names.is_some_and(|last| upstreams.has_all(last)),
             upstreams,
-            clean_upstreams,
+            valid_upstreams,
             problems,
         }
     }
@@ -280,31 +358,22 @@ impl<'c> CheckedConfig<'c> {
     }
 
     /// Returns the parts without problems. `routes` are addresses of routes with their numbers.
-    pub(super) fn clean_parts(&self, mut routes: Vec<(usize, u32)>) -> CleanParts {
-        routes.sort_unstable();
-        let listeners = self.listeners.iter();
-        let listeners = listeners.map(|part| (Arc::clone(&part.name), part.protocol.is_http()));
-        CleanParts {
-            routes: routes.into(),
-            upstreams: self.clean_upstreams.as_slice().into(),
-            names: self.upstreams.0.iter().map(|name| Arc::clone(name)).collect(),
-            listeners: listeners.collect(),
+    pub(super) fn clean_parts(&self, routes: Vec<(usize, u32)>) -> CleanParts {
+        let upstreams = self.valid_upstreams.iter().copied();
+        CleanParts::new(routes, upstreams, self.listeners.iter().copied())
+    }
+
+    /// Returns what routes are checked against.
+    pub(super) fn route_checks(&mut self) -> RouteChecks<'_> {
+        RouteChecks {
+            upstreams: &self.upstreams,
+            problems: &mut self.problems,
         }
-    }
-
-    /// Returns the upstreams that a route names and that do not exist.
-    pub(super) fn missing_upstreams(&mut self, route: &Route) -> Vec<Name> {
-        rules::missing_upstreams(route, &self.upstreams, &mut self.problems)
-    }
-
-    /// Checks a rule of a route. Returns the reason that it cannot be served.
-    pub(super) fn check_rule(&mut self, route: &Route, number: usize) -> Option<String> {
-        rules::check_rule(route, number, &mut self.problems)
     }
 }
 
 /// Returns the routes with a listener. One that is too large, or has the name of an earlier route, keeps its requests. `last` are parts
-/// of a table with the same listeners.
+/// of the last table.
 fn check_routes<'c>(
     config: &'c Config,
     listeners: &ListenersByName<'_>,
@@ -314,9 +383,15 @@ fn check_routes<'c>(
     let place = |name| ConfigPart::Route(name, None);
     let again =
         problems.report_duplicates(&config.routes, |part| &part.name, place, Consequence::Responds500);
+    let removed = last.map(|last| last.removed_listeners(listeners));
+    let has_listeners = |route: &Route| {
+        let removed = removed.as_ref().filter(|removed| !removed.is_empty());
+        removed.is_none_or(|removed| !route.listeners.iter().any(|name| removed.contains(&**name)))
+    };
     let mut listed = Vec::with_capacity(config.routes.len());
     for (route, again) in config.routes.iter().zip(again) {
-        let unchanged = last.and_then(|last| last.route(route)).filter(|_| !again);
+        let unchanged = last.and_then(|last| last.route(route));
+        let unchanged = unchanged.filter(|_| !again && has_listeners(route));
         if unchanged.is_some() {
             listed.push(CheckedRoute {
                 route,
@@ -346,7 +421,7 @@ fn check_routes<'c>(
 fn check_streams(
     config: &Config,
     listeners: &ListenersByName<'_>,
-    upstreams: &NameSet<'_>,
+    upstreams: &NameSet,
     problems: &mut ProblemList,
 ) -> Vec<Arc<StreamRoute>> {
     let outcome = Consequence::ShareResponds500;

@@ -24,7 +24,7 @@ const FRAMING: [&str; 9] = [
 ];
 
 /// Checks that a route has a listener, and that every listener it names exists and is of HTTP.
-pub(super) fn check_listeners(
+pub(in crate::table) fn check_listeners(
     route: &Route,
     listeners: &ListenersByName<'_>,
     problems: &mut ProblemList,
@@ -65,7 +65,7 @@ fn check_listener_names(
 }
 
 /// Checks that a route is within the limits of rules and matches.
-pub(super) fn check_counts(route: &Route, problems: &mut ProblemList) -> bool {
+pub(in crate::table) fn check_counts(route: &Route, problems: &mut ProblemList) -> bool {
     let matches = route
         .rules
         .iter()
@@ -96,7 +96,7 @@ pub(super) fn check_counts(route: &Route, problems: &mut ProblemList) -> bool {
 pub(super) fn check_stream(
     stream: &StreamRoute,
     listeners: &ListenersByName<'_>,
-    upstreams: &NameSet<'_>,
+    upstreams: &NameSet,
     problems: &mut ProblemList,
 ) -> bool {
     let place = || ConfigPart::Stream(stream.name.clone());
@@ -119,13 +119,31 @@ pub(super) fn check_stream(
 }
 
 /// Returns the upstreams that a route names and that do not exist.
-pub(super) fn missing_upstreams(
-    route: &Route,
-    upstreams: &NameSet<'_>,
-    problems: &mut ProblemList,
-) -> Vec<Name> {
+pub(super) fn missing_upstreams(route: &Route, upstreams: &NameSet, problems: &mut ProblemList) -> Vec<Name> {
     let mut missing = Vec::new();
-    for (number, rule) in route.rules.iter().enumerate() {
+    for (number, part, name) in upstream_targets(route) {
+        if !upstreams.contains(name) {
+            let place = ConfigPart::Route(route.name.clone(), Some(number));
+            let expected = "a valid upstream of the configuration";
+            problems.report(
+                place,
+                part,
+                expected,
+                format!("`{name}`"),
+                Consequence::ShareResponds500,
+            );
+            missing.push(name.clone());
+        }
+    }
+    missing
+}
+
+/// Returns the upstreams that a route refers to, each with the number of its rule and the part there.
+pub(in crate::table) fn upstream_targets(
+    route: &Route,
+) -> impl Iterator<Item = (usize, &'static str, &Name)> {
+    let rules = route.rules.iter().enumerate();
+    rules.flat_map(|(number, rule)| {
         let (mirrors, backends) = match &rule.action {
             Action::Forward(forward) => (&forward.mirrors[..], &forward.backends[..]),
             _ => (&[][..], &[][..]),
@@ -133,24 +151,12 @@ pub(super) fn missing_upstreams(
         let mirrors = mirrors.iter().map(|mirror| ("mirrors", &mirror.target));
         let backends = backends.iter().map(|backend| ("backends", &backend.target));
         let policies = rule.policies.iter().flat_map(policy_targets);
-        for (part, target) in backends.chain(mirrors).chain(policies) {
-            if let Target::Upstream(name) = target
-                && !upstreams.contains(name)
-            {
-                let place = ConfigPart::Route(route.name.clone(), Some(number));
-                let expected = "a valid upstream of the configuration";
-                problems.report(
-                    place,
-                    part,
-                    expected,
-                    format!("`{name}`"),
-                    Consequence::ShareResponds500,
-                );
-                missing.push(name.clone());
-            }
-        }
-    }
-    missing
+        let all = backends.chain(mirrors).chain(policies);
+        all.filter_map(move |(part, target)| match target {
+            Target::Upstream(name) => Some((number, part, name)),
+            Target::Broken { .. } => None,
+        })
+    })
 }
 
 /// Returns the targets of the requests that a policy sends.

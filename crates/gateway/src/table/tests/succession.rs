@@ -70,7 +70,7 @@ fn change<T>(parts: &mut Vec<Arc<T>>, part: T, random: &mut fastrand::Rng) {
 }
 
 #[track_caller]
-fn agree(table: &Table<()>, config: &Config, place: &str) {
+pub(super) fn agree(table: &Table<()>, config: &Config, place: &str) {
     let alone = compile(config.clone());
     assert_eq!(table.problems(), alone.problems(), "{place}");
     let count = alone.listeners().count();

@@ -58,7 +58,7 @@ impl Sim {
             ..Config::default()
         };
         let mut registry = UpstreamRegistry::default();
-        registry.stage(&config, Duration::ZERO);
+        registry.stage(&config, None, Duration::ZERO);
         registry.commit();
         let state = Arc::clone(registry.find("shop").unwrap());
         let current = state.snapshot();
@@ -266,7 +266,7 @@ fn draining_endpoints_near_by_get_nothing() {
         upstreams: vec![Arc::new(config)],
         ..Config::default()
     };
-    registry.stage(&config, Duration::ZERO);
+    registry.stage(&config, None, Duration::ZERO);
     registry.commit();
     sim.state = Arc::clone(registry.find("shop").unwrap());
     sim.current = sim.state.snapshot();
