@@ -21,6 +21,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -238,12 +239,15 @@ class Case:
         """Restarts a workload, and waits until its old Pods have ended."""
         self.rig.kubectl("rollout", "restart", workload, "-n", namespace)
         self.rig.kubectl("rollout", "status", workload, "-n", namespace, "--timeout", "300s")
-        until(f"the old Pods of {workload}", lambda: not self.has_terminating(namespace, label), WITHIN)
+        admin = Admin(self.rig)
 
-    def has_terminating(self, namespace, label):
-        found = self.rig.kubectl("get", "pods", "-n", namespace, "-l", label, "-o", "jsonpath={.items[*].metadata.deletionTimestamp}")
-        time.sleep(0.5)
-        return bool(found.strip())
+        def have_ended():
+            # A list every 0.2 s: the processes share few CPUs.
+            time.sleep(0.15)
+            pods = admin.request("GET", f"/api/v1/namespaces/{namespace}/pods?labelSelector={label}")["items"]
+            return not any(pod["metadata"].get("deletionTimestamp") for pod in pods)
+
+        until(f"the old Pods of {workload}", have_ended, WITHIN)
 
     def load(self, total):
         """Sends the requests under all changes. Returns the counts of all clients together."""
@@ -255,9 +259,9 @@ class Case:
             began = time.monotonic()
             clients = [Client(self.args.binary, name, f"{service.address}:80", total, file) for name in CLIENTS]
             loops = {
-                "restarts of Ringmain": Loop(lambda: self.roll(self.workload, "ringmain", "app.kubernetes.io/name=ringmain"), is_over),
-                "restarts of backend a": Loop(lambda: self.roll("deployment/a", "shop", "app=a"), is_over),
-                "restarts of backend b": Loop(lambda: self.roll("deployment/b", "shop", "app=b"), is_over),
+                "restarts of Ringmain": Loop(lambda: self.roll(self.workload, "ringmain", "app.kubernetes.io%2Fname%3Dringmain"), is_over),
+                "restarts of backend a": Loop(lambda: self.roll("deployment/a", "shop", "app%3Da"), is_over),
+                "restarts of backend b": Loop(lambda: self.roll("deployment/b", "shop", "app%3Db"), is_over),
             }
             changes = Changes(self.rig, self.versions, self.args.changes, is_over)
             changing = Loop(changes.apply_next, is_over)
@@ -364,6 +368,8 @@ def main():
         sys.exit("rollout: expected a binary, cases by their names, and the folder of a rig in RINGMAIN_KUBE_RIG")
     if args.helm:
         return run_inside(args, args.helm)
+    # An end from outside also ends the rig.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     os.environ["RIG_IMAGES"] = f"ringmain={args.binary}"
     rig = Rig(args.rig)
     helm = Chart().helm
