@@ -38,8 +38,9 @@ from service import Service
 ROUTES = 10
 GROUP = "/apis/gateway.networking.k8s.io/v1/namespaces/shop/httproutes"
 WITHIN = 120.0
-# Changes of routes a second.
+# Changes of routes a second, by several writers: each has routes of its own, and the API server shares its CPUs.
 CHANGE_RATE = 8.0
+WRITERS = 5
 
 # Backends that go on for as long as gateways may still send requests: kubelet sends SIGTERM at the same time as EndpointSlices change.
 BACKEND = """
@@ -187,15 +188,17 @@ class Loop(threading.Thread):
 
 
 class Changes:
-    """Changes the routes that are loaded, each in turn, and creates and deletes others, at `CHANGE_RATE`."""
+    """One of `WRITERS` that change the routes: those that are loaded, each in turn, and others that are created and deleted."""
 
-    def __init__(self, rig, versions, total, is_over):
-        self.admin, self.versions, self.total, self.is_over, self.count = Admin(rig), versions, total, is_over, 0
-        self.began = time.monotonic()
+    def __init__(self, rig, versions, total, is_over, first):
+        self.admin, self.versions, self.is_over = Admin(rig), versions, is_over
+        self.began, self.left = time.monotonic(), iter(range(first, total, WRITERS))
+        self.count = 0
 
     def apply_next(self):
-        change = self.count
-        if self.is_over.wait(max(0.0, self.began + change / CHANGE_RATE - time.monotonic()) if change < self.total else None):
+        change = next(self.left, None)
+        due = None if change is None else max(0.0, self.began + change / CHANGE_RATE - time.monotonic())
+        if self.is_over.wait(due):
             return
         name, number = f"extra{change // 20}", change % ROUTES
         if change % 20 == 9:
@@ -263,20 +266,23 @@ class Case:
                 "restarts of backend a": Loop(lambda: self.roll("deployment/a", "shop", "app%3Da"), is_over),
                 "restarts of backend b": Loop(lambda: self.roll("deployment/b", "shop", "app%3Db"), is_over),
             }
-            changes = Changes(self.rig, self.versions, self.args.changes, is_over)
-            changing = Loop(changes.apply_next, is_over)
-            for loop in (*loops.values(), changing):
+            writers = [Changes(self.rig, self.versions, self.args.changes, is_over, first) for first in range(WRITERS)]
+            every = [*loops.values(), *(Loop(writer.apply_next, is_over) for writer in writers)]
+            for loop in every:
                 loop.start()
             try:
                 found = [(client.name, client.report()) for client in clients]
-            finally:
                 took = time.monotonic() - began
+                # Of those that are under way at the end a part is not under load.
+                restarts = {name: loop.count for name, loop in loops.items()}
+                changes = sum(writer.count for writer in writers)
+            finally:
                 is_over.set()
                 for client in clients:
                     client.process.poll() is None and client.process.kill()
-                for loop in (*loops.values(), changing):
+                for loop in every:
                     loop.join(timeout=400)
-        for loop in (*loops.values(), changing):
+        for loop in every:
             if loop.error:
                 raise loop.error
         everything = Counts()
@@ -287,12 +293,12 @@ class Case:
             if counts.causes:
                 print(json.dumps(counts.causes))
         print(everything.row("all"))
-        restarts = ", ".join(f"{loop.count} {name}" for name, loop in loops.items())
-        print(f"{took:.0f} s, {changes.count} changes of routes, {restarts}; {len(service.history)} sets of ready endpoints", flush=True)
-        for name, loop in loops.items():
-            assert loop.count >= 2, f"expected two {name} under load, found {loop.count}"
+        counted = ", ".join(f"{count} {name}" for name, count in restarts.items())
+        print(f"{took:.0f} s, {changes} changes of routes, {counted}; {len(service.history)} sets of ready endpoints", flush=True)
+        for name, count in restarts.items():
+            assert count >= 2, f"expected two {name} under load, found {count}"
         self.serve_versions()
-        return everything.values | {"changes": changes.count}
+        return everything.values | {"changes": changes}
 
     def expect_none(self):
         values = self.load(self.args.requests)
