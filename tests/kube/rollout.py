@@ -3,7 +3,7 @@
 
     RINGMAIN_KUBE_RIG=FOLDER python3 tests/kube/rollout.py BINARY [CASE...] [--requests N] [--changes N]
 
-The chart is installed as a Deployment (with io_uring, then with epoll) and as a DaemonSet. In each case four clients send 200,000 requests
+The chart is installed as a Deployment (with io_uring, then with epoll) and as a DaemonSet, this also behind a load balancer outside of the cluster. In each case four clients send 200,000 requests
 to its Service: HTTP/1.1 over kept connections, HTTP/2, HTTP/1.1 with a connection for each request, and HTTP/1.1 over connections that
 are mostly idle; one of five is a POST. Meanwhile 1,000 changes of routes are applied, and backends and our own Pods are restarted by `kubectl
 rollout restart`, again and again and at least twice. The case `control` has no `shutdown.delay`: there requests must fail, or none of this
@@ -219,6 +219,7 @@ class Case:
     def __init__(self, args, rig, cluster, folder):
         self.args, self.rig, self.cluster, self.folder = args, rig, cluster, folder
         self.versions = [0] * ROUTES
+        self.balancer_s = None
 
     def install(self, kind, *values):
         values = ("--set", "service.type=ClusterIP", "--set", f"kind={kind}", *values)
@@ -257,8 +258,8 @@ class Case:
         file = self.folder / "scenario.yaml"
         file.write_text(scenario())
         is_over = threading.Event()
-        with Service(self.rig, "ringmain", "ringmain", 80) as service:
-            until("endpoints of the Service", lambda: service.history)
+        with Service(self.rig, "ringmain", "ringmain", 80, self.balancer_s) as service:
+            until("endpoints of the Service", lambda: any(map(any, service.history)))
             began = time.monotonic()
             clients = [Client(self.args.binary, name, f"{service.address}:80", total, file) for name in CLIENTS]
             loops = {
@@ -324,13 +325,21 @@ def daemonset(case):
     case.expect_none()
 
 
+def balancer(case):
+    """A DaemonSet behind a load balancer that notices the state of nodes 8 s late: no request fails"""
+    # Each Pod is the only one of its node, which receives connections as long as it has not been noticed.
+    case.install("DaemonSet")
+    case.balancer_s = 8.0
+    case.expect_none()
+
+
 def control(case):
     """A Deployment without `shutdown.delay`: requests fail"""
     case.install("Deployment", "--set", "shutdown.delay=0")
     assert case.load(case.args.requests // 2)["failed"] > 0, "no request has failed without `shutdown.delay`"
 
 
-CASES = {"deployment": deployment_uring, "epoll": deployment_epoll, "daemonset": daemonset, "control": control}
+CASES = {"deployment": deployment_uring, "epoll": deployment_epoll, "daemonset": daemonset, "balancer": balancer, "control": control}
 
 
 def run_inside(args, helm):
