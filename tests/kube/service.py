@@ -48,6 +48,8 @@ class Service:
     def __enter__(self):
         # Nodes have a default route; this namespace has none.
         subprocess.run(["ip", "route", "replace", SERVICES, "dev", "pods"], check=True)
+        # Connections without an endpoint are dropped, as by kube-proxy. A search for their neighbour would fail, and with it open connections.
+        subprocess.run(["ip", "neigh", "replace", self.address, "lladdr", "02:00:00:00:00:01", "dev", "pods", "nud", "permanent"], check=True)
         nft("add table ip rollout\nadd chain ip rollout groups\nadd chain ip rollout output { type nat hook output priority -100; }\n"
             f"add rule ip rollout output ip daddr {self.address} tcp dport {self.port} goto groups\n")
         base = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{self.name}"
@@ -100,7 +102,6 @@ class Service:
         rules = ["flush chain ip rollout groups"]
         for number, addresses in enumerate(groups):
             rules += [f"add chain ip rollout group{number}", f"flush chain ip rollout group{number}"]
-            # Without an endpoint nothing is listening at the ClusterIP.
             if addresses:
                 targets = ", ".join(f"{place} : {address}" for place, address in enumerate(addresses))
                 rules.append(f"add rule ip rollout group{number} dnat to numgen random mod {len(addresses)} map {{ {targets} }}")
