@@ -3,17 +3,17 @@
 
     RINGMAIN_KUBE_RIG=FOLDER python3 tests/kube/rollout.py BINARY [CASE...] [--requests N] [--changes N]
 
-The chart is installed as a Deployment (with io_uring, then with epoll) and as a DaemonSet, this also behind a load balancer outside of the cluster. In each case four clients send 200,000 requests
-to its Service: HTTP/1.1 over kept connections, HTTP/2, HTTP/1.1 with a connection for each request, and HTTP/1.1 over connections that
-are mostly idle; one of five is a POST. Meanwhile 1,000 changes of routes are applied, and backends and our own Pods are restarted by `kubectl
-rollout restart`, again and again and at least twice. The case `control` has no `shutdown.delay`: there requests must fail, or none of this
-could be seen.
+The chart is installed as a Deployment, with io_uring and with epoll, and as a DaemonSet, the latter also behind a load balancer outside of the
+cluster. In each case four clients send 200,000 requests to its Service: over kept HTTP/1.1 connections, over HTTP/2, over a new connection
+each, and over connections that are mostly idle; one of five is a POST. Meanwhile 1,000 changes of routes are applied, and backends and our own
+Pods are restarted by `kubectl rollout restart`, again and again, at least twice. In the case `control` there is no `shutdown.delay`, and
+requests must fail: otherwise failures could not be detected.
 
-Failed is a request without a response within 5 s, with a connection that is refused, reset or closed before the end of its response, or
-with another status or body than expected; also one that could not be sent at its time for lack of a connection. No client retries, apart
-from requests that an HTTP/2 server has declared unprocessed, which have a column.
+A request has failed if its connection was refused, reset or closed, if it had no response within 5 s, if status or body differ from the expected ones, or
+if no connection was free to send it. Clients do not retry, apart from requests that an HTTP/2 server has declared unprocessed; these have a
+column.
 
-FOLDER has `up.sh`, `in.sh` and `down.sh` as for chart_rig.py, whose cluster has no kube-proxy: service.py takes its part. Needs root, ip, nft
+FOLDER has `up.sh`, `in.sh` and `down.sh` as for chart_rig.py, whose cluster has no kube-proxy: service.py replaces it. Needs root, ip, nft
 (nftables) and what chart.py needs.
 """
 
@@ -42,7 +42,7 @@ WITHIN = 120.0
 CHANGE_RATE = 8.0
 WRITERS = 5
 
-# Backends that go on for as long as gateways may still send requests: kubelet sends SIGTERM at the same time as EndpointSlices change.
+# Backends continue while gateways may still send requests to them: the kubelet sends SIGTERM at the same time as EndpointSlices change.
 BACKEND = """
 apiVersion: apps/v1
 kind: Deployment
