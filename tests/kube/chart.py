@@ -207,6 +207,8 @@ def consistent(chart):
             times = {key: int(value.removesuffix("s")) for key, value in config["limits"].items() if key.startswith("drain")}
             expect(times.get("drain_spread", 0) <= times["drain"], f"{name}: the spread exceeds the drain")
             expect(pod["terminationGracePeriodSeconds"] > times["drain_delay"] + times["drain"], f"{name}: Pods are killed before their drain has ended")
+            ready = container["readinessProbe"]
+            expect(ready["periodSeconds"] * (ready["failureThreshold"] - 1) >= times["drain_delay"], f"{name}: Pods stop `serving` before their listeners close")
             expect(("kubernetes" in config) == pod["automountServiceAccountToken"], f"{name}: a token without use, or none")
 
 

@@ -251,6 +251,14 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "kube-rollout",
+        about: "200,000 requests to the chart's Service under 1,000 changes of routes and rolling restarts of backends and of Ringmain's own Pods, as a Deployment with io_uring and with epoll and as a DaemonSet, also behind a load balancer that notices the state of nodes late: none may fail; a quarter of an hour, needs the folder of a rig with up.sh, in.sh and down.sh in RINGMAIN_KUBE_RIG, root, ip, nft, openssl, curl, PyYAML, Go and its module proxy",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-cli --features kubernetes"),
+            Line::new("python3 tests/kube/rollout.py target/release/ringmain"),
+        ],
+    },
+    Suite {
         name: "tutorials",
         about: "the five tutorials of docs/tutorials, each from its own text to its result: a row in a database, a point in Prometheus, a price in Chromium, a report, a changed test; fifteen minutes, needs git and the package registries",
         lines: &[
