@@ -28,6 +28,7 @@ mod handover;
 mod http;
 mod identity;
 mod init;
+mod process_log;
 mod profile;
 #[cfg(feature = "brokers")]
 mod push_examples;

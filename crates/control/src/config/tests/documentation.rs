@@ -48,6 +48,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ),
     ("Admin", PROCESS, "admin: @"),
     ("AccessLog", PROCESS, "access_log: @"),
+    ("ProcessLog", PROCESS, "log: @"),
     ("Limits", PROCESS, "limits: @"),
     ("Kubernetes", PROCESS, "kubernetes: @"),
     ("GatewayAddresses", PROCESS, "kubernetes: {addresses: @}"),

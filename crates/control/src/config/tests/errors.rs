@@ -48,7 +48,7 @@ routes:
             "1:9: expected an IP address and port, such as 127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as \
              unix:/run/app.sock or unix:@name, found `0.0.0.0:80800`; the port must be a number from 0 to 65535",
             "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `jwt_providers`, `push`, `certificates`, \
-             `authorities`, `zone`, `kubernetes`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
+             `authorities`, `zone`, `kubernetes`, `admin`, `access_log`, `log`, `limits`, found `lisners`; did you mean `listeners`?",
             "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
             "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `zones`, `pool`, \
              `connect_timeout`, `slow_start`, `health`, `retry_budget`, found `conect_timeout`; did you mean `connect_timeout`?",
