@@ -33,6 +33,7 @@ mod profile;
 #[cfg(feature = "brokers")]
 mod push_examples;
 mod reference;
+mod reference_pages;
 mod service;
 mod serving;
 mod startup_errors;
