@@ -1,4 +1,4 @@
-//! The reference pages of the command line and of metrics name what the program has, and nothing else.
+//! The reference pages of the command line and of metrics name the options and metrics of the program, and no others.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
