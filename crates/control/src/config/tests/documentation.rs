@@ -315,5 +315,5 @@ fn defaults_of_the_file_are_those_of_an_empty_one() {
         keys.values().all(|key| key["default"].is_null()),
         "add the default to the test above"
     );
-    assert_eq!(json!(keys.len()), 15);
+    assert_eq!(json!(keys.len()), 16);
 }
