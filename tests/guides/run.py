@@ -40,7 +40,7 @@ PAGES = ROOT / "docs/how-to"
 NAMES = """
     reverse-proxy https load-balancing retries-and-timeouts canary mirroring cors websockets-and-grpc
     tcp-and-tls-passthrough static-files rate-limits concurrency-and-load-shedding jwt api-keys basic-auth external-auth
-    access-log metrics reload-and-upgrade fault-injection systemd container troubleshooting migrate-from-nginx
+    access-log process-log metrics reload-and-upgrade fault-injection systemd container troubleshooting migrate-from-nginx
     migrate-from-traefik migrate-from-caddy
 """.split()
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory};
 use ringmain_control::file::UnreadableFile;
+use ringmain_web::process_log;
 
 use crate::args::Cli;
 
@@ -71,7 +72,7 @@ impl CliError {
             CliError::Other(line) => (line, ExitCode::FAILURE),
         };
         // A broken standard error cannot be reported.
-        let _ = writeln!(std::io::stderr(), "error: {line}");
+        let _ = std::io::stderr().write_all(process_log::error_line(line).as_bytes());
         code
     }
 }

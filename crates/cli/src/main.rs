@@ -65,7 +65,11 @@ fn run_command(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Resu
             // Help or version.
             return print_output(|_| answer.print());
         }
-        Err(error) => return Err(CliError::from_clap(&error, words.get(1..).unwrap_or_default())),
+        Err(error) => {
+            let words = words.get(1..).unwrap_or_default();
+            logging::format::select_for_error(words);
+            return Err(CliError::from_clap(&error, words));
+        }
     };
     let without = Serve {
         file: None,
@@ -124,8 +128,15 @@ fn report_panic(info: &PanicHookInfo<'_>) {
     let place = info.location().map_or_else(String::new, |l| format!(" at {l}"));
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("unnamed").to_owned();
+    let fields = [("event", "panic"), ("thread", name.as_str())];
     logging::log_or_print(
-        log::Level::Error,
-        format_args!("panic in thread {name}{place}: {message}; this is a bug, please report it"),
+        &log::Record::builder()
+            .level(log::Level::Error)
+            .target("ringmain")
+            .key_values(&fields)
+            .args(format_args!(
+                "panic in thread {name}{place}: {message}; this is a bug, please report it"
+            ))
+            .build(),
     );
 }

@@ -13,6 +13,7 @@ pub mod file;
 pub mod limits;
 pub mod merge;
 pub mod nats;
+mod process_log;
 pub mod reload;
 pub mod verify;
 

@@ -31,6 +31,7 @@ use crate::file::{self, Fingerprint, LoadedFile, UnreadableFile};
 use crate::limits;
 use crate::merge::ConfigMerger;
 use crate::nats::Consumers;
+use crate::process_log;
 use crate::verify::{self, Rejected};
 
 /// The control thread's handle. Dropping it ends the thread.
@@ -415,8 +416,7 @@ impl WatchThread {
     /// Records that the file was rejected: its errors, or the reason why it could not be read.
     fn record_rejection(&self, errors: Vec<ConfigError>, unreadable: Option<String>) {
         self.context.failed.fetch_add(1, Ordering::Relaxed);
-        let name = self.path.display();
-        log::error!("{name}: invalid configuration, no part was applied; keeping the previous configuration");
+        process_log::log_rejection(&self.path);
         let mut status = self.context.lock_status();
         status.errors = errors;
         status.unreadable = unreadable;
@@ -432,9 +432,7 @@ impl WatchThread {
         let config = match verify::apply(&self.merger, &mut loaded, &last) {
             Ok(config) => config,
             Err(Rejected { errors, omitted }) => {
-                for error in &errors {
-                    log::error!("{error}");
-                }
+                errors.iter().for_each(process_log::log_config_error);
                 if omitted > 0 {
                     log::error!("{name}: {omitted} more errors");
                 }
@@ -447,18 +445,18 @@ impl WatchThread {
             }
         };
         let duration = clock::monotonic() - initial;
-        for warning in &loaded.warnings {
-            log::warn!("{warning}");
-        }
+        process_log::apply_format(&config);
+        loaded.warnings.iter().for_each(process_log::log_config_warning);
         self.context.update_sources(&config);
         if let Some(cluster) = &self.context.cluster {
             cluster.update_statuses();
         }
         let restart_required = self.restart_required(&config, loaded.kubernetes.as_ref());
         if !restart_required.is_empty() {
+            let keys = restart_required.join(", ");
             log::warn!(
-                "{name}: changes of these keys require a restart (SIGUSR2 restarts without refusing connections): {}",
-                restart_required.join(", ")
+                event = "restart_required", file:% = name, keys = keys.as_str();
+                "{name}: changes of these keys require a restart (SIGUSR2 restarts without refusing connections): {keys}"
             );
         }
         let outcome = if *config == *last {
@@ -466,7 +464,10 @@ impl WatchThread {
         } else {
             format!("reloaded in {duration:?}")
         };
-        log::info!("{name}: configuration {outcome}");
+        log::info!(
+            event = "configuration_reloaded", file:% = name, duration_us = duration.as_micros() as u64;
+            "{name}: configuration {outcome}"
+        );
         let mut status = self.context.lock_status();
         status.config = config;
         status.text = text;

@@ -29,7 +29,7 @@ pub use http::{
 pub use limits::Limits;
 pub use logging::{
     AccessLog, LogField, LogLimit, REDACTED_PARAMS, RedactedParams, SuppressedLines, access_log,
-    init_stderr_logger,
+    init_stderr_logger, process_log,
 };
 pub use ringmain_tls as tls;
 pub use ringmain_wire::h1::{FieldBlock, Framing, Method, Version};

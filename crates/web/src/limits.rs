@@ -267,6 +267,12 @@ pub const LOG_FIELDS: usize = 16;
 /// Bytes of client text in the access log, before escaping. Longer text is cut and ends in `...`.
 pub const ACCESS_LOG_FIELD_BYTES: usize = 2048;
 
+/// Bytes of a message or of a field in a JSON line of the process log, after escaping. Longer text is cut and ends in `…`.
+pub const PROCESS_LOG_TEXT_BYTES: usize = 4096;
+
+/// Fields of a JSON line of the process log, besides time, level, logger and message. Further ones are dropped.
+pub const PROCESS_LOG_FIELDS: usize = 16;
+
 /// Bytes of lines after which a worker hands them to the access log's writer without waiting for the end of the turn.
 pub const ACCESS_LOG_BLOCK_BYTES: usize = 16 * 1024;
 

@@ -103,19 +103,26 @@ Show it, or install it:
   ringmain man > ~/.local/share/man/man1/ringmain.1
   ringmain man --dir ~/.local/share/man/man1";
 
-/// The variables of a service manager, with their effects.
-const SERVICE_MANAGER: Section = Section {
-    title: "Environment of a service manager (systemd)",
+/// Variables with their effects: of the log, and of a service manager (systemd).
+const ENVIRONMENT: Section = Section {
+    title: "Environment",
     lines: Lines::Terms(&[
         (
+            "RINGMAIN_LOG_FORMAT",
+            "text or json, unless --log-format is given",
+        ),
+        (
             "NOTIFY_SOCKET",
-            "report start, reloads, upgrades and shutdown (Type=notify)",
+            "report start, reloads, upgrades and shutdown (systemd, Type=notify)",
         ),
         (
             "WATCHDOG_USEC",
-            "send pings while every worker responds (WatchdogSec=)",
+            "send pings while every worker responds (systemd, WatchdogSec=)",
         ),
-        ("LISTEN_FDS", "accept on inherited listeners (socket activation)"),
+        (
+            "LISTEN_FDS",
+            "accept on inherited listeners (systemd, socket activation)",
+        ),
     ]),
 };
 
@@ -145,7 +152,7 @@ pub(crate) fn run_sections() -> &'static [Section] {
                 ),
             ]),
         },
-        SERVICE_MANAGER,
+        ENVIRONMENT,
         Section {
             title: "Exit codes",
             lines: Lines::Terms(&[

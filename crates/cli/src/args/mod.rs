@@ -23,6 +23,7 @@ use clap_complete::Shell;
 use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
+use ringmain_web::process_log::ProcessLogFormat;
 
 pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, run_sections, tune_sections};
 pub(crate) use self::http::{AccessLogFormat, Http};
@@ -291,6 +292,28 @@ pub(crate) struct Output {
     /// Log only warnings and errors; twice: only errors
     #[arg(long, short, action = ArgAction::Count, conflicts_with = "verbose")]
     pub(crate) quiet: u8,
+
+    /// Format of the log [default: RINGMAIN_LOG_FORMAT, then the key `log` of FILE, then text]
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    pub(crate) log_format: Option<LogFormat>,
+}
+
+/// The formats of the process log by their names on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Time, level and text
+    Text,
+    /// One JSON object per line, errors that end the program included
+    Json,
+}
+
+impl From<LogFormat> for ProcessLogFormat {
+    fn from(format: LogFormat) -> ProcessLogFormat {
+        match format {
+            LogFormat::Text => ProcessLogFormat::Text,
+            LogFormat::Json => ProcessLogFormat::Json,
+        }
+    }
 }
 
 /// The I/O back-ends by their names on the command line.

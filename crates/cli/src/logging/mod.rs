@@ -1,8 +1,9 @@
 //! The logger: a bounded queue, and a thread that writes it to standard error.
 //!
 //! Callers never wait for a terminal or a pipe. If the queue is full, a line is dropped and counted, and the count is logged
-//! as soon as there is room. Knows nothing of the messages.
+//! as soon as there is room. Lines are text, or JSON if that is selected. Knows nothing of the messages.
 
+pub(crate) mod format;
 mod time;
 
 #[cfg(test)]
@@ -12,9 +13,10 @@ use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
+use ringmain_web::process_log::{self, ProcessLogFormat};
 
 use crate::limits;
 
@@ -42,17 +44,25 @@ pub(crate) fn start_log(level: LevelFilter) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs a message, or prints it to standard error before [`start_log`].
-pub(crate) fn log_or_print(level: Level, message: fmt::Arguments<'_>) {
-    match LOG.get() {
-        Some(queue) => queue.push_line(wall_clock(), level, message),
+/// Logs a record, or prints it to standard error before [`start_log`].
+pub(crate) fn log_or_print(record: &Record<'_>) {
+    let Some(queue) = LOG.get() else {
+        let line = match process_log::format() {
+            ProcessLogFormat::Text => {
+                format!(
+                    "{}: {}\n",
+                    level_name(record.level()).to_lowercase(),
+                    record.args()
+                )
+            }
+            ProcessLogFormat::Json => format_json(wall_clock(), record),
+        };
         // A broken standard error cannot be reported.
-        None => drop(writeln!(
-            io::stderr(),
-            "{}: {message}",
-            level_name(level).to_lowercase()
-        )),
-    }
+        let _ = io::stderr().write_all(line.as_bytes());
+        return;
+    };
+    // Formatted outside the lock: a slow `Display` must not block other threads.
+    queue.push_line(format_record(wall_clock(), record, queue.colour));
 }
 
 /// Waits until all lines are written, at most [`limits::LOG_FLUSH`].
@@ -80,7 +90,7 @@ impl Log for Facade {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            log_or_print(record.level(), *record.args());
+            log_or_print(record);
         }
     }
 
@@ -125,9 +135,7 @@ impl Queue {
     }
 
     /// Queues a line, or counts it as dropped; never waits for the writer.
-    fn push_line(&self, at: SystemTime, level: Level, message: fmt::Arguments<'_>) {
-        // Formatted outside the lock: a slow `Display` must not block other threads.
-        let line = format_line(at, level, message, self.colour);
+    fn push_line(&self, line: String) {
         let mut lines = self.lock_lines();
         if lines.waiting.len() < self.limit {
             lines.waiting.push_back(line);
@@ -154,12 +162,28 @@ impl Queue {
             drop(lines);
             let mut text: String = batch.into_iter().collect();
             if dropped > 0 {
-                let message = format_args!("{dropped} log lines were dropped: standard error is too slow");
-                text.push_str(&format_line(wall_clock(), Level::Warn, message, self.colour));
+                text.push_str(&self.format_dropped(dropped));
             }
             let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
             lines = self.lock_lines();
         }
+    }
+
+    /// Formats the line that reports dropped lines.
+    fn format_dropped(&self, dropped: u64) -> String {
+        let mut record = Record::builder();
+        record.level(Level::Warn).target(module_path!());
+        let fields = [("lines", dropped)];
+        format_record(
+            wall_clock(),
+            &record
+                .key_values(&fields)
+                .args(format_args!(
+                    "{dropped} log lines were dropped: standard error is too slow"
+                ))
+                .build(),
+            self.colour,
+        )
     }
 
     /// Waits until all lines are written, at most `timeout`; returns whether they are.
@@ -175,6 +199,18 @@ impl Queue {
     fn lock_lines(&self) -> MutexGuard<'_, QueuedLines> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Formats a record in the format that is selected, always as one line.
+fn format_record(at: SystemTime, record: &Record<'_>, colour: bool) -> String {
+    match process_log::format() {
+        ProcessLogFormat::Text => format_line(at, record.level(), *record.args(), colour),
+        ProcessLogFormat::Json => format_json(at, record),
+    }
+}
+
+fn format_json(at: SystemTime, record: &Record<'_>) -> String {
+    process_log::json_line(record, at.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Formats `2026-01-31T12:00:00.123Z INFO  message`, always as one line.

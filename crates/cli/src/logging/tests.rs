@@ -75,7 +75,14 @@ fn a_full_queue_drops_lines_and_logs_their_number() {
     };
     #[expect(clippy::disallowed_methods, reason = "the writer's thread, as in the product")]
     let _writer = std::thread::spawn(move || writer.write_loop(&mut gate));
-    let say = |text: &str| queue.push_line(UNIX_EPOCH, Level::Info, format_args!("{text}"));
+    let say = |text: &str| {
+        queue.push_line(format_line(
+            UNIX_EPOCH,
+            Level::Info,
+            format_args!("{text}"),
+            false,
+        ))
+    };
     say("first");
     at_gate.recv().unwrap();
     // The writer is blocked: two lines are queued, three are dropped, and no caller waits.

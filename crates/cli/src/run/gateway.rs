@@ -7,7 +7,7 @@ use ringmain_engine::{Addr, Engine, Report};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
 
-use super::{StatusLog, format_counts, log_startup};
+use super::{StatusLog, format_counts, log_program, log_startup};
 use crate::args::Run;
 use crate::error::CliError;
 use crate::stats::IntervalTimer;
@@ -60,6 +60,10 @@ struct GatewayWatch<'a> {
 }
 
 impl ServeObserver for GatewayWatch<'_> {
+    fn on_file_read(&mut self) {
+        log_program(self.args);
+    }
+
     fn on_engine_ready(&mut self, engine: &Engine) {
         log_startup(self.args, engine);
     }

@@ -37,25 +37,34 @@ const ECHO_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHO
 /// # Errors
 /// Fails on conflicting options, an invalid configuration file, or an error at startup.
 pub(crate) fn run(serve: &Serve, inherited: Vec<Inherited>) -> Result<(), CliError> {
+    let args = &*serve.run;
+    logging::format::select(args.output.log_format)?;
     if let Some(what) = serve.contradiction() {
         return Err(CliError::Usage(what));
     }
-    let args = &*serve.run;
     // Before the first thread, the writer of the log.
     let signals = block_signals().map_err(CliError::other)?;
     logging::start_log(args.output.log_level())
         .map_err(|error| CliError::Other(format!("cannot start the log thread: {error}")))?;
-    log::info!("ringmain {}", env!("CARGO_PKG_VERSION"));
+    let counts = match &serve.file {
+        Some(file) => gateway::serve(args, file, inherited, &signals)?,
+        None => {
+            log_program(args);
+            serve_built_in(args, inherited, &signals)?
+        }
+    };
+    log::info!("{counts}");
+    log::info!(event = "stopped"; "all connections are closed");
+    Ok(())
+}
+
+/// Logs the first lines: the version, and deprecated options.
+fn log_program(args: &Run) {
+    let version = env!("CARGO_PKG_VERSION");
+    log::info!(event = "started", version; "ringmain {version}");
     for warning in args.http.deprecations() {
         log::warn!("{warning}");
     }
-    let counts = match &serve.file {
-        Some(file) => gateway::serve(args, file, inherited, &signals)?,
-        None => serve_built_in(args, inherited, &signals)?,
-    };
-    log::info!("{counts}");
-    log::info!("all connections are closed");
-    Ok(())
 }
 
 /// Serves the built-in application or the echo server.
@@ -110,7 +119,7 @@ impl StatusLog {
     fn report(&mut self, report: &Report, served: impl FnOnce() -> (&'static str, u64)) {
         // Readers of the log may rely on both.
         for (number, addr) in (0..).zip(self.unreported.take().into_iter().flatten()) {
-            log::info!("listening on {addr}");
+            log::info!(event = "listening", address:% = addr; "listening on {addr}");
             if let (Some(scheme), Addr::Inet(addr)) = (self.page, addr)
                 && self.redirect != Some(number)
             {

@@ -43,12 +43,11 @@ impl Certificates {
         }
         let now = clock::realtime().as_secs();
         for certificate in acceptor.certificates() {
+            let (names, source) = (certificate.names.join(", "), &certificate.source);
+            let (days, fingerprint) = (certificate.days_left(now), certificate.fingerprint_text());
             log::info!(
-                "certificate for {} ({}): {} days left, SHA-256 {}",
-                certificate.names.join(", "),
-                certificate.source,
-                certificate.days_left(now),
-                certificate.fingerprint_text()
+                event = "certificate_loaded", names = names.as_str(), file:% = source, days_left = days;
+                "certificate for {names} ({source}): {days} days left, SHA-256 {fingerprint}"
             );
         }
         Ok(Some(Certificates {
@@ -69,8 +68,10 @@ impl Certificates {
             Ok(reload) => reload
                 .to_string()
                 .lines()
-                .for_each(|line| log::info!("certificates reloaded: {line}")),
-            Err(refused) => log::error!("{refused}; keeping the previous certificates"),
+                .for_each(|line| log::info!(event = "certificate_reloaded"; "certificates reloaded: {line}")),
+            Err(refused) => {
+                log::error!(event = "certificate_rejected"; "{refused}; keeping the previous certificates");
+            }
         }
     }
 }

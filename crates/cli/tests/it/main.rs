@@ -28,10 +28,12 @@ mod handover;
 mod http;
 mod identity;
 mod init;
+mod process_log;
 mod profile;
 #[cfg(feature = "brokers")]
 mod push_examples;
 mod reference;
+mod reference_pages;
 mod service;
 mod serving;
 mod startup_errors;

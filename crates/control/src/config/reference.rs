@@ -125,11 +125,12 @@ const PAGES: [Page; 15] = [
     },
     Page {
         file: "process.md",
-        title: "Process: administration, access log, limits",
-        objects: &["Admin", "AccessLog", "Limits"],
+        title: "Process: administration, logs, limits",
+        objects: &["Admin", "AccessLog", "ProcessLog", "Limits"],
         guides: &[
             ("metrics", "metrics"),
             ("access-log", "access log"),
+            ("process-log", "process log"),
             ("reload-and-upgrade", "reload and upgrade"),
         ],
     },

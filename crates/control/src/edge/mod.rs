@@ -36,6 +36,7 @@ use self::admin_server::{AdminListener, AdminServer};
 use crate::admin::{AdminApp, StatusBoard};
 use crate::config::{ConfigSource, Warning};
 use crate::file::{self, LoadedFile, UnreadableFile};
+use crate::process_log;
 use crate::reload::{ConfigWatcher, InitialConfig};
 use crate::verify::{self, Rejected};
 
@@ -100,6 +101,9 @@ pub struct CheckedFile {
 
 /// An observer of a serving gateway.
 pub trait ServeObserver {
+    /// Called when the file was read, before the first line of the log about it: the log has the format of the file.
+    fn on_file_read(&mut self) {}
+
     /// Called when the engine is set up; no listener is open yet.
     fn on_engine_ready(&mut self, engine: &Engine) {
         let _ = engine;
@@ -120,7 +124,7 @@ impl ServeObserver for ListenLogger {
     fn on_tick(&mut self, _: &Report, addrs: &[Addr], _: u64) {
         if !std::mem::replace(&mut self.logged, true) {
             for addr in addrs {
-                log::info!("listening on {addr}");
+                log::info!(event = "listening", address:% = addr; "listening on {addr}");
             }
         }
     }
@@ -225,7 +229,7 @@ impl Edge {
         observer: &mut dyn ServeObserver,
     ) -> Result<ServeSummary, EdgeError> {
         let settings = &self.settings;
-        let (gateway, initial) = self.load()?;
+        let (gateway, initial) = self.load(observer)?;
         let config = Arc::clone(&initial.config);
         let mut engine = self.engine(&config, initial.kubernetes.is_some())?;
         observer.on_engine_ready(&engine);
@@ -303,22 +307,23 @@ impl Edge {
     }
 
     /// Reads the file, and logs its errors: an invalid file is not applied.
-    fn load(&self) -> Result<(Gateway, InitialConfig), EdgeError> {
+    fn load(&self, observer: &mut dyn ServeObserver) -> Result<(Gateway, InitialConfig), EdgeError> {
         let LoadedFile {
             mut loaded,
             text,
             fingerprint,
         } = file::read_stable(&self.path).map_err(EdgeError::Unreadable)?;
+        // Also with errors, which are then logged in this format.
+        if let Some(config) = &loaded.config {
+            process_log::apply_format(config);
+        }
+        observer.on_file_read();
         let name = self.path.display();
         let gateway = verify::build_gateway(&mut loaded, &self.filters).map_err(|rejected| {
-            for error in &rejected.errors {
-                log::error!("{error}");
-            }
+            rejected.errors.iter().for_each(process_log::log_config_error);
             EdgeError::Rejected(format!("{name}: invalid configuration: {}", rejected.summary()))
         })?;
-        for warning in &loaded.warnings {
-            log::warn!("{warning}");
-        }
+        loaded.warnings.iter().for_each(process_log::log_config_warning);
         let config = Arc::clone(gateway.table().config());
         let initial = InitialConfig {
             path: self.path.clone(),

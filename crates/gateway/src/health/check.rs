@@ -93,12 +93,18 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
         if verdict != before {
             let (name, addr) = (&target.upstream.name, &target.endpoint.addr);
             match verdict {
-                CheckVerdict::Unhealthy => log::warn!(
-                    "upstream `{name}`: {addr} is unhealthy: {}",
-                    error.unwrap_or_default()
-                ),
+                CheckVerdict::Unhealthy => {
+                    let reason = error.unwrap_or_default();
+                    log::warn!(
+                        event = "endpoint_unhealthy", upstream:% = name, endpoint:% = addr, reason:% = reason;
+                        "upstream `{name}`: {addr} is unhealthy: {reason}"
+                    );
+                }
                 CheckVerdict::Healthy | CheckVerdict::Unknown if before == CheckVerdict::Unhealthy => {
-                    log::info!("upstream `{name}`: {addr} is healthy again");
+                    log::info!(
+                        event = "endpoint_healthy", upstream:% = name, endpoint:% = addr;
+                        "upstream `{name}`: {addr} is healthy again"
+                    );
                 }
                 CheckVerdict::Healthy | CheckVerdict::Unknown => {}
             }

@@ -97,7 +97,10 @@ pub use policy::{
     Addresses, ApiKey, ApiKeys, AuthzRequest, BasicAuth, ClientCertificate, Cors, CredentialSource,
     ExternalAuth, Policy, User,
 };
-pub use process::{AccessLog, AccessLogFormat, Admin, LogDestination, PerAddressLimit, ProcessLimits};
+pub use process::{
+    AccessLog, AccessLogFormat, Admin, LogDestination, PerAddressLimit, ProcessLimits, ProcessLog,
+    ProcessLogFormat,
+};
 pub use push::{
     Push, PushDataFormat, PushEndpoints, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
     PushQuery, PushTokens,
@@ -149,6 +152,8 @@ pub struct Config {
     pub admin: Option<Admin>,
     /// One log line per request; `None`: disabled.
     pub access_log: Option<AccessLog>,
+    /// The log of the process.
+    pub process_log: ProcessLog,
     /// Limits of the whole process.
     pub limits: ProcessLimits,
 }

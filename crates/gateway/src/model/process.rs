@@ -1,4 +1,4 @@
-//! Settings of the whole process: admin interface, access log, limits.
+//! Settings of the whole process: admin interface, logs, limits.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,6 +51,23 @@ pub enum AccessLogFormat {
     Combined,
     /// A text with fields as `{name}`; `{{` is a literal brace. The data plane defines the fields.
     Template(Arc<str>),
+}
+
+/// The process log: start, reloads, errors, health of upstreams. Written to standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessLog {
+    /// The format of a line. Default: text. The program's command line and environment take precedence.
+    pub format: ProcessLogFormat,
+}
+
+/// The format of a line of the process log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProcessLogFormat {
+    /// Time, level and text.
+    #[default]
+    Text,
+    /// A JSON object.
+    Json,
 }
 
 /// The limit of concurrent connections from one client address. Further ones are closed when they are accepted.

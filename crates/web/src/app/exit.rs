@@ -1,5 +1,7 @@
 //! The result of `main`: success, or one line and exit code 1.
 
+use crate::logging::process_log;
+
 /// The outcome of a program; on failure it prints one line to standard error and ends with exit code 1.
 #[derive(Debug)]
 pub enum Exit {
@@ -16,7 +18,7 @@ impl std::process::Termination for Exit {
             Exit::Failure(line) => {
                 use std::io::Write;
                 // A failure to write to standard error cannot be reported.
-                let _ = writeln!(std::io::stderr(), "error: {line}");
+                let _ = std::io::stderr().write_all(process_log::error_line(&line).as_bytes());
                 std::process::ExitCode::FAILURE
             }
         }

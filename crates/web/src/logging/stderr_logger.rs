@@ -7,6 +7,8 @@ use std::io::Write;
 
 use log::{LevelFilter, Log, Metadata, Record};
 
+use super::process_log::{self, ProcessLogFormat};
+
 struct StderrLogger;
 
 /// Logs lines from level `info` to standard error, unless the program has set a logger of its own (any of the `log` facade's).
@@ -22,9 +24,14 @@ impl Log for StderrLogger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        let level = record.level().as_str().to_ascii_lowercase();
+        let line = match process_log::format() {
+            ProcessLogFormat::Text => {
+                let level = record.level().as_str().to_ascii_lowercase();
+                format!("{level}: {}\n", record.args())
+            }
+            ProcessLogFormat::Json => process_log::json_line(record, process_log::wall_clock()),
+        };
         // In one write: a process that takes over writes to the same standard error. A failure cannot be reported.
-        let line = format!("{level}: {}\n", record.args());
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 

@@ -121,6 +121,7 @@ pub(super) fn build_config(
     builder.add_default_route(document.to);
     builder.build_streams(document.streams);
     builder.build_process(document.admin, document.access_log);
+    builder.build_process_log(document.log);
     let has_gateways = document.kubernetes.is_some();
     builder.build_kubernetes(document.kubernetes);
     if builder.listener_names.is_empty() && !has_gateways {
@@ -520,6 +521,14 @@ impl Builder<'_> {
                 model::AccessLogFormat::Template(text.into())
             }
         }
+    }
+
+    fn build_process_log(&mut self, log: Field<super::document::ProcessLogSection>) {
+        let format = field_value(log).and_then(|log| field_value(log.format));
+        self.built.config.process_log.format = match format {
+            None | Some(super::document::ProcessLogFormat::Text) => model::ProcessLogFormat::Text,
+            Some(super::document::ProcessLogFormat::Json) => model::ProcessLogFormat::Json,
+        };
     }
 
     fn log_destination(&self, to: model::LogDestination) -> model::LogDestination {

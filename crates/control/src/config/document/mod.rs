@@ -72,6 +72,8 @@ pub(super) struct Document {
     pub(super) admin: Field<ShortOrFull<Parsed<Addr>, AdminSection>>,
     /// The access log. Default: none.
     pub(super) access_log: Field<ShortOrFull<Parsed<LogDestination>, AccessLogSection>>,
+    /// The process log, on standard error.
+    pub(super) log: Field<ProcessLogSection>,
     /// The limits of the process.
     pub(super) limits: Field<LimitsSection>,
 }
@@ -291,6 +293,25 @@ pub(super) struct AccessLogSection {
     pub(super) to: Field<Parsed<LogDestination>>,
     /// The format: `json`, `combined`, or a template with fields as `{name}`, which docs/how-to/access-log.md lists. Default: `json`.
     pub(super) format: Field<String>,
+}
+
+/// The process log on standard error: start, reloads, errors, health of upstreams. Example: `{format: json}`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "ProcessLog")]
+pub(super) struct ProcessLogSection {
+    /// The format of lines. The flag `--log-format` and the environment variable `RINGMAIN_LOG_FORMAT` take precedence. Default: `text`.
+    pub(super) format: Field<ProcessLogFormat>,
+}
+
+/// The format of the process log.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ProcessLogFormat {
+    /// Time, level and text.
+    Text,
+    /// A JSON object per line, with the members that docs/reference/log-fields.md lists.
+    Json,
 }
 
 /// The limits of the process. Example: `{connections: 100000, drain: 60s}`.

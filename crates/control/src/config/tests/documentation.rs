@@ -48,6 +48,7 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ),
     ("Admin", PROCESS, "admin: @"),
     ("AccessLog", PROCESS, "access_log: @"),
+    ("ProcessLog", PROCESS, "log: @"),
     ("Limits", PROCESS, "limits: @"),
     ("Kubernetes", PROCESS, "kubernetes: @"),
     ("GatewayAddresses", PROCESS, "kubernetes: {addresses: @}"),
@@ -314,5 +315,5 @@ fn defaults_of_the_file_are_those_of_an_empty_one() {
         keys.values().all(|key| key["default"].is_null()),
         "add the default to the test above"
     );
-    assert_eq!(json!(keys.len()), 15);
+    assert_eq!(json!(keys.len()), 16);
 }

@@ -48,7 +48,7 @@ routes:
             "1:9: expected an IP address and port, such as 127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as \
              unix:/run/app.sock or unix:@name, found `0.0.0.0:80800`; the port must be a number from 0 to 65535",
             "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `jwt_providers`, `push`, `certificates`, \
-             `authorities`, `zone`, `kubernetes`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
+             `authorities`, `zone`, `kubernetes`, `admin`, `access_log`, `log`, `limits`, found `lisners`; did you mean `listeners`?",
             "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
             "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `zones`, `pool`, \
              `connect_timeout`, `slow_start`, `health`, `retry_budget`, found `conect_timeout`; did you mean `connect_timeout`?",
@@ -549,6 +549,23 @@ fn where_an_access_log_goes() {
             &[&format!("3:18: {EXPECTED}{told}")],
         );
     }
+}
+
+#[test]
+fn the_process_log_is_text_or_json() {
+    use ringmain_gateway::model::ProcessLogFormat;
+    let format = |log: &str| {
+        let config = valid_config(&format!("listen: :80\nto: http://127.0.0.1:1\n{log}\n"));
+        config.process_log.format
+    };
+    assert_eq!(format(""), ProcessLogFormat::Text);
+    assert_eq!(format("log: {}"), ProcessLogFormat::Text);
+    assert_eq!(format("log: {format: text}"), ProcessLogFormat::Text);
+    assert_eq!(format("log: {format: json}"), ProcessLogFormat::Json);
+    check_errors(
+        "listen: :80\nto: http://127.0.0.1:1\nlog: {format: logfmt}\n",
+        &["3:15: expected one of `text`, `json`, found `logfmt`"],
+    );
 }
 
 #[test]

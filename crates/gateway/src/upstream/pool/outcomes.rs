@@ -29,10 +29,10 @@ impl UpstreamPool {
             && record.eject(now, self.cx.wall(), rules, reason)
         {
             self.upstream.bump_health_version();
+            let (name, addr) = (&self.upstream.name, &endpoint.endpoint.addr);
             log::warn!(
-                "upstream `{}`: {} is ejected: {reason}",
-                self.upstream.name,
-                endpoint.endpoint.addr
+                event = "endpoint_ejected", upstream:% = name, endpoint:% = addr, reason:% = reason;
+                "upstream `{name}`: {addr} is ejected: {reason}"
             );
         }
     }

@@ -12,6 +12,7 @@ use super::template::{FIELDS, Piece, Template};
 use crate::http::client_text;
 use crate::http::date;
 use crate::limits;
+use crate::logging::json_text::{self, hex};
 use crate::logging::log_field::LogField;
 use crate::logging::redact::redacted_target;
 
@@ -230,29 +231,12 @@ fn member(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
     out.extend_from_slice(b"\":\"");
     for chunk in value.utf8_chunks() {
         for character in chunk.valid().chars() {
-            escaped(out, character);
+            json_text::push_escaped(out, character);
         }
         if !chunk.invalid().is_empty() {
-            escaped(out, char::REPLACEMENT_CHARACTER);
+            json_text::push_escaped(out, char::REPLACEMENT_CHARACTER);
         }
     }
     out.extend_from_slice(text);
     out.push(b'"');
-}
-
-/// Appends a character of a JSON string. Controls that JSON would allow but a terminal obeys are escaped too.
-fn escaped(out: &mut Vec<u8>, character: char) {
-    match character {
-        '"' | '\\' => out.extend_from_slice(&[b'\\', character as u8]),
-        // Every control character is below U+00A0.
-        _ if character.is_control() => {
-            let byte = character as u8;
-            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(byte >> 4), hex(byte & 15)]);
-        }
-        _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
-    }
-}
-
-fn hex(digit: u8) -> u8 {
-    b"0123456789abcdef"[usize::from(digit)]
 }
