@@ -20,6 +20,8 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("ringmain-sim", Some(&["ringmain-engine"])),
     ("ringmain-engine", Some(&["ringmain-sys"])),
     ("ringmain-hub", Some(&["ringmain-wire"])),
+    // A node of a cluster: channels on several nodes.
+    ("ringmain-cluster", Some(&["ringmain-hub"])),
     // What joins the two: TLS of `wire` as a layer of `engine`.
     ("ringmain-tls", Some(&["ringmain-wire", "ringmain-engine"])),
     // The simulation only behind its feature `testing`: a client for the tests of applications.
