@@ -88,3 +88,30 @@ const _: () = {
     assert!(BEAT_INTERVAL.as_millis() * 3 < SUSPECT_AFTER.as_millis());
     assert!(SUSPECT_AFTER.as_millis() < GONE_AFTER.as_millis());
 };
+
+/// The time after its start for which a node serves no channels, so that it has links before it owns any.
+pub const STARTUP_GRACE: Duration = Duration::from_secs(1);
+
+/// The time to connect to a node, with TLS and its first frame. Then the attempt is repeated.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time between attempts to connect to a node.
+pub const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The interval at which the names of nodes are resolved.
+pub const RESOLVE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The interval of [`Node::tick`](crate::node::Node::tick).
+pub const TICK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The connections from other nodes that have not sent their first frame. Further ones are closed.
+pub const PENDING_LINKS: usize = 2 * NODES;
+
+/// The batches of received frames that wait for the node. Then links are not read.
+pub const RECEIVED_BATCHES: usize = 256;
+
+/// The bytes that are read from a link at once.
+pub const READ_BYTES: usize = 64 << 10;
+
+/// The interval at which an event is delivered again to a worker whose queue was full.
+pub const REDELIVER_INTERVAL: Duration = Duration::from_millis(2);

@@ -133,14 +133,21 @@ impl Mirror {
 }
 
 impl Node {
-    pub(super) fn add_interest(&mut self, channel: Arc<str>, settings: ChannelSettings, now: Duration) {
+    pub(super) fn add_interest(
+        &mut self,
+        channel: Arc<str>,
+        settings: ChannelSettings,
+        needs_state: bool,
+        now: Duration,
+    ) {
         let has_room = self.mirrors.len() < limits::CHANNELS;
         match self.mirrors.by_name.get_mut(&channel) {
             Some(mirror) => {
                 mirror.idle_since = None;
                 let is_changed = std::mem::replace(&mut mirror.settings, settings) != settings;
-                if is_changed {
+                if is_changed || needs_state {
                     mirror.position = None;
+                    mirror.was_synced = false;
                     self.ask_owner(&channel, now);
                 } else if mirror.is_live() {
                     let state = ChannelState {

@@ -47,6 +47,8 @@ pub enum Local {
         channel: Arc<str>,
         /// The options of the channel.
         settings: ChannelSettings,
+        /// The workers do not have the state of an earlier [`Event::Synced`] any more.
+        needs_state: bool,
     },
     /// The last subscriber has left.
     Uninterested {
@@ -301,7 +303,11 @@ impl Node {
     /// Handles a request of the workers.
     pub fn handle(&mut self, local: Local, now: Duration) {
         match local {
-            Local::Interested { channel, settings } => self.add_interest(channel, settings, now),
+            Local::Interested {
+                channel,
+                settings,
+                needs_state,
+            } => self.add_interest(channel, settings, needs_state, now),
             Local::Uninterested { channel } => self.mirrors.set_idle(&channel, now),
             Local::Joined { channel, info } => self.join_local(&channel, info),
             Local::Left { channel, client } => self.leave_local(&channel, &client),

@@ -249,6 +249,7 @@ impl World {
             Local::Interested {
                 channel: Arc::clone(&channel),
                 settings: SETTINGS,
+                needs_state: false,
             },
             now,
         );
