@@ -13,6 +13,7 @@ pub mod file;
 pub mod limits;
 pub mod merge;
 pub mod nats;
+mod push_cluster;
 pub mod reload;
 pub mod verify;
 

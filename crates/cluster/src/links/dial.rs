@@ -111,7 +111,8 @@ impl Dialer {
             let stream: Box<dyn Stream> = match &self.tls {
                 None => Box::new(stream),
                 Some(tls) => {
-                    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+                    let name = tls.server_name.clone().unwrap_or_else(|| host.to_owned());
+                    let name = ServerName::try_from(name).map_err(io::Error::other)?;
                     Box::new(tls.connector.connect(name, stream).await?)
                 }
             };

@@ -17,6 +17,8 @@ pub struct TlsFiles {
     pub key: Vec<u8>,
     /// The authorities of all nodes' certificates. Each certificate of theirs is a node's: they must issue no others.
     pub authority: Vec<u8>,
+    /// The name that other nodes' certificates are verified for. `None`: the host of [`LinkOptions::nodes`](super::LinkOptions::nodes).
+    pub server_name: Option<String>,
 }
 
 impl std::fmt::Debug for TlsFiles {
@@ -38,6 +40,7 @@ pub struct TlsError {
 pub(super) struct Tls {
     pub(super) acceptor: TlsAcceptor,
     pub(super) connector: TlsConnector,
+    pub(super) server_name: Option<String>,
 }
 
 fn unusable(file: &'static str) -> impl Fn(String) -> TlsError {
@@ -79,6 +82,7 @@ impl TlsFiles {
         Ok(Tls {
             acceptor: TlsAcceptor::from(Arc::new(server)),
             connector: TlsConnector::from(Arc::new(client)),
+            server_name: self.server_name.clone(),
         })
     }
 }
