@@ -84,7 +84,10 @@ pub const IDEMPOTENCY_KEYS: usize = 1 << 18;
 pub const CHANNELS_PER_TICK: usize = 1024;
 
 const _: () = {
-    assert!(CATCH_UP_BYTES < FRAME_BYTES / 2 + 1, "a catch-up fits a frame with its overhead");
+    assert!(
+        CATCH_UP_BYTES < FRAME_BYTES / 2 + 1,
+        "a catch-up fits a frame with its overhead"
+    );
     assert!(BEAT_INTERVAL.as_millis() * 3 < SUSPECT_AFTER.as_millis());
     assert!(SUSPECT_AFTER.as_millis() < GONE_AFTER.as_millis());
 };
@@ -112,6 +115,9 @@ pub const RECEIVED_BATCHES: usize = 256;
 
 /// The bytes that are read from a link at once.
 pub const READ_BYTES: usize = 64 << 10;
+
+/// The bytes that wait to be sent on a link. With more it is closed: publications have credit, so the other node reads nothing.
+pub const UNSENT_BYTES: usize = 64 << 20;
 
 /// The interval at which an event is delivered again to a worker whose queue was full.
 pub const REDELIVER_INTERVAL: Duration = Duration::from_millis(2);

@@ -1,6 +1,6 @@
 //! The nodes of a cluster, and the owner of a channel.
 //!
-//! Weighted rendezvous hashing: each server draws `weight` numbers for the channel, and the largest draw of all wins. A node that joins or
+//! Weighted rendezvous hashing: each server draws `weight` numbers for the channel, and the largest draw wins. A node that joins or
 //! leaves changes the owner of its own share of the channels only. Draws are integers, so that all nodes agree on any platform.
 
 use std::fmt;
@@ -51,7 +51,7 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// Returns the owner of a channel among these nodes, or `None` if none of them may own channels.
+/// Returns the owner of a channel among these nodes, or `None` if none may own channels.
 pub fn owner<'m>(channel: &str, members: impl Iterator<Item = &'m Member>) -> Option<Uid> {
     let hash = hash(channel);
     let servers = members.filter(|member| member.role.owns_channels());

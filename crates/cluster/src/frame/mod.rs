@@ -137,6 +137,8 @@ pub enum Frame {
         /// The position of the mirror.
         position: Option<StreamPosition>,
     },
+    /// The sender has subscribed again, after the link was opened, with all mirrors that it has at the receiver.
+    Resumed,
     /// A mirror has ended.
     Unsubscribe {
         /// The channel's number.
@@ -265,7 +267,10 @@ impl ChannelState {
     /// Returns the credit that the publications cost, in bytes.
     #[must_use]
     pub fn cost(&self) -> u64 {
-        self.publications.iter().map(|(_, published)| cost(published)).sum()
+        self.publications
+            .iter()
+            .map(|(_, published)| cost(published))
+            .sum()
     }
 }
 

@@ -9,8 +9,8 @@ use ringmain_hub::limits::{CHANNEL_BYTES, KEY_BYTES};
 use ringmain_hub::mail::{ChannelQuery, EpochFilter, Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
-use super::{Answer, ChannelSettings, ChannelState, Frame, FrameError, Publish, PublishOutcome, Tags};
 use super::VERSION;
+use super::{Answer, ChannelSettings, ChannelState, Frame, FrameError, Publish, PublishOutcome, Tags};
 use crate::limits;
 use crate::member::{Member, Role, Uid};
 
@@ -82,7 +82,7 @@ impl FrameDecoder {
     }
 }
 
-const LAST_KIND: u8 = 17;
+const LAST_KIND: u8 = 18;
 
 fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
     Some(match kind {
@@ -107,7 +107,9 @@ fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             number: fields.u32()?,
             state: fields.state()?,
         },
-        6 => Frame::NotOwner { number: fields.u32()? },
+        6 => Frame::NotOwner {
+            number: fields.u32()?,
+        },
         7 => Frame::Publication {
             number: fields.u32()?,
             offset: fields.u64()?,
@@ -171,6 +173,7 @@ fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             channel: fields.channel()?,
             epoch: Epoch::new(fields.u64()?),
         },
+        18 => Frame::Resumed,
         _ => return None,
     })
 }

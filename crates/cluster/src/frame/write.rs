@@ -51,6 +51,7 @@ impl Frame {
             Frame::Call { .. } => 15,
             Frame::CallResult { .. } => 16,
             Frame::Ended { .. } => 17,
+            Frame::Resumed => 18,
         }
     }
 
@@ -66,7 +67,7 @@ impl Frame {
                 out.extend(oldest.to_le_bytes());
                 write_node(out, member);
             }
-            Frame::Beat => {}
+            Frame::Beat | Frame::Resumed => {}
             Frame::Credit(bytes) => out.extend(bytes.to_le_bytes()),
             Frame::Subscribe {
                 number,
@@ -265,7 +266,11 @@ fn write_outcome(out: &mut Vec<u8>, outcome: &PublishOutcome) {
 fn write_query(out: &mut Vec<u8>, query: &ChannelQuery) {
     match query {
         ChannelQuery::History { query, epoch } => {
-            let HistoryQuery { since, limit, reverse } = *query;
+            let HistoryQuery {
+                since,
+                limit,
+                reverse,
+            } = *query;
             out.push(0);
             out.push(u8::from(since.is_some()) | u8::from(reverse) << 1);
             out.extend(since.unwrap_or_default().to_le_bytes());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::io;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +38,7 @@ pub(super) struct Actor {
 struct ActiveLink {
     uid: Uid,
     writer: mpsc::UnboundedSender<Vec<u8>>,
+    unsent: Arc<AtomicUsize>,
     /// Closes the connection when it is dropped.
     _close: oneshot::Sender<()>,
 }
@@ -122,6 +123,7 @@ impl Actor {
                 member,
                 is_dialed,
                 writer,
+                unsent,
                 close,
                 is_accepted,
             } => {
@@ -132,6 +134,7 @@ impl Actor {
                     let active = ActiveLink {
                         uid,
                         writer,
+                        unsent,
                         _close: close,
                     };
                     self.links.insert(link, active);
@@ -184,6 +187,7 @@ impl Actor {
     }
 
     fn send_frames(&mut self) {
+        let mut stuck = Vec::new();
         for (id, link) in &self.links {
             let mut bytes = Vec::new();
             while let Some(frame) = self.node.poll_send(*id) {
@@ -191,8 +195,17 @@ impl Actor {
             }
             // A link whose writer has ended is removed when its end is received.
             if !bytes.is_empty() {
+                let unsent = link.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
+                if unsent > limits::UNSENT_BYTES {
+                    stuck.push(*id);
+                }
                 let _ = link.writer.send(bytes);
             }
+        }
+        for id in stuck {
+            log::warn!("cluster: a link is closed: the other node does not read");
+            self.node.link_down(id, clock::monotonic());
+            self.remove_link(id);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +27,8 @@ pub(super) enum Input {
         is_dialed: bool,
         /// The bytes to send.
         writer: mpsc::UnboundedSender<Vec<u8>>,
+        /// The number of these that are not sent yet.
+        unsent: Arc<AtomicUsize>,
         /// Notified when the connection must be closed.
         close: oneshot::Sender<()>,
         is_accepted: oneshot::Sender<bool>,
@@ -76,6 +79,7 @@ pub(super) async fn serve(
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let uid = member.uid;
     let (bytes, outgoing) = mpsc::unbounded_channel();
+    let unsent: Arc<AtomicUsize> = Arc::default();
     let (close, closed) = oneshot::channel();
     let (is_accepted, accepted) = oneshot::channel();
     let up = Input::Up {
@@ -83,6 +87,7 @@ pub(super) async fn serve(
         member,
         is_dialed,
         writer: bytes,
+        unsent: Arc::clone(&unsent),
         close,
         is_accepted,
     };
@@ -92,15 +97,23 @@ pub(super) async fn serve(
     }
     let result = tokio::select! {
         result = read_frames(&mut reader, &mut decoder, link, context) => result,
-        result = write_frames(&mut writer, outgoing) => result,
+        result = write_frames(&mut writer, outgoing, &unsent) => result,
         _ = closed => Err(io::Error::other("the link was replaced, or the node is gone")),
     };
     // The actor is gone only at the end of the process.
     let _ = context.inputs.send(Input::Down { link }).await;
-    Ok(LinkEnd::Closed(uid, result.err().unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into())))
+    Ok(LinkEnd::Closed(
+        uid,
+        result
+            .err()
+            .unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()),
+    ))
 }
 
-async fn read_hello(reader: &mut ReadHalf<Box<dyn Stream>>, decoder: &mut FrameDecoder) -> io::Result<Member> {
+async fn read_hello(
+    reader: &mut ReadHalf<Box<dyn Stream>>,
+    decoder: &mut FrameDecoder,
+) -> io::Result<Member> {
     let mut buffer = vec![0; limits::READ_BYTES];
     loop {
         let length = reader.read(&mut buffer).await?;
@@ -153,9 +166,11 @@ async fn read_frames(
 async fn write_frames(
     writer: &mut WriteHalf<Box<dyn Stream>>,
     mut outgoing: mpsc::UnboundedReceiver<Vec<u8>>,
+    unsent: &AtomicUsize,
 ) -> io::Result<()> {
     while let Some(bytes) = outgoing.recv().await {
         writer.write_all(&bytes).await?;
+        unsent.fetch_sub(bytes.len(), Ordering::Relaxed);
         if outgoing.is_empty() {
             writer.flush().await?;
         }

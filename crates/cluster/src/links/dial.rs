@@ -35,7 +35,10 @@ impl Dialer {
     }
 
     fn is_linked(&self, uid: Uid) -> bool {
-        self.linked.lock().unwrap_or_else(PoisonError::into_inner).contains(&uid)
+        self.linked
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&uid)
     }
 
     /// Resolves the names of nodes, and keeps a dialer for each address.
@@ -76,7 +79,9 @@ impl Dialer {
     /// Connects to an address again and again, unless its node is linked, or is this one.
     async fn dial(&self, address: SocketAddr, host: &str) {
         if self.tls.is_none() && !address.ip().is_loopback() {
-            return log::error!("cluster: the node {address} is not dialed: links without TLS are for loopback only");
+            return log::error!(
+                "cluster: the node {address} is not dialed: links without TLS are for loopback only"
+            );
         }
         let mut logged: Option<String> = None;
         let mut known = None;

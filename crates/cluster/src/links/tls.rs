@@ -15,7 +15,7 @@ pub struct TlsFiles {
     pub certificate: Vec<u8>,
     /// Its key.
     pub key: Vec<u8>,
-    /// The authorities of all nodes' certificates. Each certificate of theirs is a node's: they must issue no others.
+    /// The authorities that issue the nodes' certificates. Every holder of such a certificate is a node: they must issue no others.
     pub authority: Vec<u8>,
     /// The name that other nodes' certificates are verified for. `None`: the host of [`LinkOptions::nodes`](super::LinkOptions::nodes).
     pub server_name: Option<String>,
@@ -51,7 +51,8 @@ impl TlsFiles {
     pub(super) fn load(&self) -> Result<Tls, TlsError> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.certificate).collect();
         let chain = chain.map_err(|error| unusable("certificate")(error.to_string()))?;
-        let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unusable("key")(error.to_string()))?;
+        let key =
+            PrivateKeyDer::from_pem_slice(&self.key).map_err(|error| unusable("key")(error.to_string()))?;
         let mut roots = RootCertStore::empty();
         for authority in CertificateDer::pem_slice_iter(&self.authority) {
             let authority = authority.map_err(|error| unusable("authority")(error.to_string()))?;

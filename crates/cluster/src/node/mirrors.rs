@@ -217,11 +217,14 @@ impl Node {
     }
 
     fn send_members(&mut self, owner: Uid, channel: &Arc<str>, members: &[Arc<ClientInfo>], has_more: bool) {
-        self.send(owner, Frame::Members {
-            channel: Arc::clone(channel),
-            members: members.to_vec(),
-            has_more,
-        });
+        self.send(
+            owner,
+            Frame::Members {
+                channel: Arc::clone(channel),
+                members: members.to_vec(),
+                has_more,
+            },
+        );
     }
 
     pub(super) fn join_local(&mut self, channel: &Arc<str>, info: Arc<ClientInfo>) {
@@ -252,11 +255,14 @@ impl Node {
         }
         if let Some(owner) = mirror.owner() {
             let channel = Arc::clone(channel);
-            self.send(owner, Frame::Member {
-                channel,
-                info,
-                is_join,
-            });
+            self.send(
+                owner,
+                Frame::Member {
+                    channel,
+                    info,
+                    is_join,
+                },
+            );
         }
     }
 
@@ -320,7 +326,11 @@ impl Node {
             published,
         };
         if delivers_doubles
-            && let Event::Publication { channel, offset, published } = &event
+            && let Event::Publication {
+                channel,
+                offset,
+                published,
+            } = &event
             && offset % 8 == 1
         {
             let (channel, published) = (Arc::clone(channel), Arc::clone(published));
@@ -334,7 +344,13 @@ impl Node {
         self.events.push_back((event, granted));
     }
 
-    pub(super) fn presence_for_mirror(&mut self, from: Uid, number: u32, info: Arc<ClientInfo>, is_join: bool) {
+    pub(super) fn presence_for_mirror(
+        &mut self,
+        from: Uid,
+        number: u32,
+        info: Arc<ClientInfo>,
+        is_join: bool,
+    ) {
         let mirror = self.mirrors.by_number(number);
         if let Some((channel, _)) = mirror.filter(|(_, mirror)| mirror.owner() == Some(from)) {
             self.emit(Event::Presence {
@@ -374,6 +390,7 @@ impl Node {
         for name in self.mirrors.names_where(|mirror| mirror.owner() == Some(uid)) {
             self.ask_owner(&name, now);
         }
+        self.send(uid, Frame::Resumed);
     }
 
     /// Subscribes mirrors whose owner has changed at the new one.

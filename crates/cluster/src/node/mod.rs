@@ -3,7 +3,7 @@
 //! ```text
 //! mirror:  Asking ── State ──▶ Live ── link lost, other owner ──▶ Asking (keeps its position)
 //!            │ STALE_AFTER              │ no subscribers for MIRROR_IDLE
-//!            └▶ Lost (told once)        └▶ removed, the owner is told
+//!            └▶ Lost (reported once)    └▶ removed, the owner is notified
 //! ```
 //!
 //! A node sends frames to itself where it is the owner, so an owner's own subscribers are one more mirror. Inputs are [`Local`] requests of
@@ -108,7 +108,7 @@ pub enum Local {
 /// An output for the workers of this node.
 #[derive(Debug, PartialEq)]
 pub enum Event {
-    /// A mirror is live. What follows is newer.
+    /// A mirror is live. Publications that follow are newer.
     Synced {
         /// The channel.
         channel: Arc<str>,
@@ -320,10 +320,13 @@ impl Node {
             } => self.query_local(request, channel, settings, query, now),
             Local::Call { request, payload } => self.start_call(request, payload, now),
             Local::CallResult { from, call, payload } => {
-                self.send(from, Frame::CallResult {
-                    request: call,
-                    payload,
-                });
+                self.send(
+                    from,
+                    Frame::CallResult {
+                        request: call,
+                        payload,
+                    },
+                );
             }
         }
         self.run_loopback(now);
@@ -370,6 +373,7 @@ impl Node {
                 settings,
                 position,
             } => self.subscribe_mirror(from, number, channel, settings, position, now),
+            Frame::Resumed => self.remove_unconfirmed(from),
             Frame::Unsubscribe { channel, .. } => self.unsubscribe_mirror(from, &channel, now),
             Frame::State { number, state } => self.sync_mirror(from, link, number, state),
             Frame::NotOwner { number } => self.reject_mirror(number, now),

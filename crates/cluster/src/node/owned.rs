@@ -158,7 +158,10 @@ impl Owned {
             };
         };
         let copy = |items: Vec<(u64, &Arc<Published>)>| -> Vec<(u64, Arc<Published>)> {
-            items.into_iter().map(|(offset, item)| (offset, Arc::clone(item))).collect()
+            items
+                .into_iter()
+                .map(|(offset, item)| (offset, Arc::clone(item)))
+                .collect()
         };
         let position = history.position();
         if let Some(from) = from
@@ -174,11 +177,17 @@ impl Owned {
         }
         history.expire(now);
         let (mut floor, mut bytes, mut publications) = (history.floor(), 0, Vec::new());
-        let mut retained: Vec<_> = history.retained().map(|(offset, item, _)| (offset, item)).collect();
+        let mut retained: Vec<_> = history
+            .retained()
+            .map(|(offset, item, _)| (offset, item))
+            .collect();
         while let Some((offset, item)) = retained.pop() {
             bytes += item.data.len();
             // Those below the floor are of an earlier epoch.
-            if offset <= floor || bytes > limits::CATCH_UP_BYTES || publications.len() >= limits::CATCH_UP_PUBLICATIONS {
+            if offset <= floor
+                || bytes > limits::CATCH_UP_BYTES
+                || publications.len() >= limits::CATCH_UP_PUBLICATIONS
+            {
                 floor = floor.max(offset);
                 break;
             }
@@ -221,7 +230,11 @@ impl Node {
             };
             self.owned.channels.insert(Arc::clone(channel), owned);
         }
-        let owned = self.owned.channels.get_mut(channel).ok_or(PublishOutcome::Refused)?;
+        let owned = self
+            .owned
+            .channels
+            .get_mut(channel)
+            .ok_or(PublishOutcome::Refused)?;
         owned.apply_settings(settings, now);
         Ok(owned)
     }
@@ -264,11 +277,14 @@ impl Node {
         for (node, number, marked) in interests {
             if marked.is_none() && self.take_credit(node, cost(&published)) {
                 let published = Arc::clone(&published);
-                self.send(node, Frame::Publication {
-                    number,
-                    offset,
-                    published,
-                });
+                self.send(
+                    node,
+                    Frame::Publication {
+                        number,
+                        offset,
+                        published,
+                    },
+                );
             } else if marked.is_none() && !options.transient {
                 self.mark_interest(node, &channel, offset, now);
             }
@@ -296,12 +312,17 @@ impl Node {
         let Some(interest) = owned.interests.iter_mut().find(|interest| interest.node == to) else {
             return;
         };
-        let Some(first) = interest.marked.take() else { return };
+        let Some(first) = interest.marked.take() else {
+            return;
+        };
         let number = interest.number;
-        let from = owned.position().filter(|_| first > 0).map(|position| StreamPosition {
-            offset: first - 1,
-            ..position
-        });
+        let from = owned
+            .position()
+            .filter(|_| first > 0)
+            .map(|position| StreamPosition {
+                offset: first - 1,
+                ..position
+            });
         let state = owned.state(from, now);
         self.charge(to, state.cost());
         self.send(to, Frame::State { number, state });
@@ -362,7 +383,10 @@ impl Node {
         owned.remember(other);
         owned.start_epoch(epoch);
         let state = owned.state(None, now);
-        owned.interests.iter_mut().for_each(|interest| interest.marked = None);
+        owned
+            .interests
+            .iter_mut()
+            .for_each(|interest| interest.marked = None);
         let interests: Vec<_> = owned
             .interests
             .iter()
@@ -457,7 +481,13 @@ impl Node {
         }
     }
 
-    pub(super) fn change_member(&mut self, from: Uid, channel: &Arc<str>, info: Arc<ClientInfo>, is_join: bool) {
+    pub(super) fn change_member(
+        &mut self,
+        from: Uid,
+        channel: &Arc<str>,
+        info: Arc<ClientInfo>,
+        is_join: bool,
+    ) {
         let Some(owned) = self.owned.channels.get_mut(channel) else {
             return;
         };
@@ -489,11 +519,24 @@ impl Node {
         });
         for (node, number) in interests.unwrap_or_else(Vec::new) {
             let info = Arc::clone(info);
-            self.send(node, Frame::Presence {
-                number,
-                info,
-                is_join,
-            });
+            self.send(
+                node,
+                Frame::Presence {
+                    number,
+                    info,
+                    is_join,
+                },
+            );
+        }
+    }
+
+    /// Removes the members that were connected to a node, in channels that it has not subscribed to again.
+    pub(super) fn remove_unconfirmed(&mut self, node: Uid) {
+        for name in self.owned.names() {
+            let owned = self.owned.channels.get(&name);
+            if owned.is_some_and(|owned| owned.interests.iter().all(|interest| interest.node != node)) {
+                self.replace_members(node, &name, Vec::new());
+            }
         }
     }
 
@@ -532,7 +575,9 @@ impl Node {
                 }
                 let selected = history.query(query, now).into_iter();
                 Answer::History {
-                    publications: selected.map(|(offset, item)| (offset, Arc::clone(item))).collect(),
+                    publications: selected
+                        .map(|(offset, item)| (offset, Arc::clone(item)))
+                        .collect(),
                     position,
                 }
             }

@@ -47,7 +47,8 @@ impl Node {
     /// this one, or there are too many.
     pub fn link_up(&mut self, id: LinkId, member: Member, is_dialed: bool, now: Duration) -> bool {
         let uid = member.uid;
-        if uid == self.member.uid || (!self.peers.contains_key(&uid) && self.peers.len() + 1 >= limits::NODES) {
+        if uid == self.member.uid || (!self.peers.contains_key(&uid) && self.peers.len() + 1 >= limits::NODES)
+        {
             return false;
         }
         let link = Link {
@@ -198,7 +199,9 @@ impl Node {
     /// Sends the publications of channels that wait for credit, as far as there is some.
     fn send_marked(&mut self, to: Uid, now: Duration) {
         loop {
-            let Some(peer) = self.peers.get_mut(&to) else { return };
+            let Some(peer) = self.peers.get_mut(&to) else {
+                return;
+            };
             let Some(link) = &mut peer.link else { return };
             if peer.is_suspected || link.credit <= 0 {
                 return;
@@ -245,7 +248,12 @@ impl Node {
     }
 
     fn remove_peer(&mut self, uid: Uid, now: Duration) {
-        if let Some(id) = self.peers.get(&uid).and_then(|peer| peer.link.as_ref()).map(|link| link.id) {
+        if let Some(id) = self
+            .peers
+            .get(&uid)
+            .and_then(|peer| peer.link.as_ref())
+            .map(|link| link.id)
+        {
             self.drop_link(id, now);
             self.emit(Event::Close(id));
         }

@@ -45,16 +45,16 @@ impl Requests {
 
     fn draw(&mut self, now: Duration) -> u64 {
         self.last += 1;
-        self.deadlines.push_back((now + limits::REQUEST_TIMEOUT, self.last));
+        self.deadlines
+            .push_back((now + limits::REQUEST_TIMEOUT, self.last));
         self.last
     }
 }
 
 impl Node {
     pub(super) fn publish_local(&mut self, local: u64, publish: Publish, now: Duration) {
-        let sent = self.send_request(&publish.channel.clone(), local, true, now, |request| Frame::Publish {
-            request,
-            publish,
+        let sent = self.send_request(&publish.channel.clone(), local, true, now, |request| {
+            Frame::Publish { request, publish }
         });
         if !sent {
             let outcome = PublishOutcome::Refused;
@@ -132,7 +132,10 @@ impl Node {
         if pending.owner != from || pending.is_publish != is_publish {
             return None;
         }
-        self.requests.pending.remove(&request).map(|pending| pending.local)
+        self.requests
+            .pending
+            .remove(&request)
+            .map(|pending| pending.local)
     }
 
     /// The link to a node is lost: the outcomes of its requests are unknown.

@@ -104,6 +104,7 @@ fn all_frames() -> Vec<Frame> {
     let mut frames = vec![
         member(1),
         Frame::Beat,
+        Frame::Resumed,
         Frame::Credit(1 << 20),
         Frame::Subscribe {
             number: 1,
@@ -289,5 +290,8 @@ fn an_answer_that_exceeds_the_limit_is_replaced() {
     let mut decoder = FrameDecoder::default();
     decoder.feed(&encoded(&[Frame::Answer { request: 3, answer }]));
     let answer = Answer::TooLarge;
-    assert_eq!(decode(&mut decoder), Ok(vec![Frame::Answer { request: 3, answer }]));
+    assert_eq!(
+        decode(&mut decoder),
+        Ok(vec![Frame::Answer { request: 3, answer }])
+    );
 }

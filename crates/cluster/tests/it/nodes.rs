@@ -123,14 +123,20 @@ fn a_call_reports_the_nodes_that_have_run_it() {
     );
     pair.exchange(now);
     let results = vec![(Uid(2), Some(Bytes::from_static(b"1")))];
-    assert_eq!(pair.0[0].poll_event(), Some(Event::CallFinished { request: 5, results }));
+    assert_eq!(
+        pair.0[0].poll_event(),
+        Some(Event::CallFinished { request: 5, results })
+    );
 
     // A node that does not respond is reported as such.
     pair.0[0].handle(call(6), now);
     pair.0[0].tick(now + limits::REQUEST_TIMEOUT);
     let results = vec![(Uid(2), None)];
     let events: Vec<_> = std::iter::from_fn(|| pair.0[0].poll_event()).collect();
-    assert!(events.contains(&Event::CallFinished { request: 6, results }), "{events:?}");
+    assert!(
+        events.contains(&Event::CallFinished { request: 6, results }),
+        "{events:?}"
+    );
 }
 
 #[test]

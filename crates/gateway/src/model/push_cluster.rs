@@ -25,7 +25,7 @@ pub struct PushCluster {
 pub struct PushClusterTls {
     /// The certificate of this node, for both directions.
     pub certificate: Arc<Certificate>,
-    /// The authorities of all nodes' certificates, in PEM.
+    /// The authorities that issue the nodes' certificates, in PEM.
     pub authorities: Arc<[u8]>,
     /// The name that certificates are verified for. `None`: the host of the entry in `nodes`.
     pub server_name: Option<Arc<str>>,

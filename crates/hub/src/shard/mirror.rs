@@ -58,7 +58,7 @@ impl ChannelShard {
         true
     }
 
-    /// Publishes what a channel has missed since its last state. Returns `false` if it does not have the position that the publications
+    /// Publishes the publications that a channel has missed since its last state. Returns `false` if it does not have the position that the publications
     /// continue at: [`restore_mirror`](Self::restore_mirror) must follow.
     pub fn continue_mirror(
         &mut self,
@@ -73,7 +73,10 @@ impl ChannelShard {
         let current = self.names.get(channel).copied();
         let current = current.and_then(|index| self.channels[index as usize].as_ref()?.position());
         let is_continued = current.is_some_and(|current| {
-            let first = state.publications.first().map_or(end.offset, |(offset, _)| offset - 1);
+            let first = state
+                .publications
+                .first()
+                .map_or(end.offset, |(offset, _)| offset - 1);
             current.epoch == end.epoch && current.offset == first
         });
         if is_continued {
@@ -85,13 +88,7 @@ impl ChannelShard {
     }
 
     /// Publishes with the offset of the channel's owner; 0 for none.
-    pub fn publish_mirrored(
-        &mut self,
-        channel: &str,
-        offset: u64,
-        published: Arc<Published>,
-        now: Duration,
-    ) {
+    pub fn publish_mirrored(&mut self, channel: &str, offset: u64, published: Arc<Published>, now: Duration) {
         let Some(&index) = self.names.get(channel) else {
             return;
         };
@@ -123,13 +120,18 @@ impl ChannelShard {
     #[must_use]
     pub fn options(&self, channel: &str) -> Option<ChannelOptions> {
         let index = self.names.get(channel)?;
-        self.channels[*index as usize].as_ref().map(|channel| channel.options())
+        self.channels[*index as usize]
+            .as_ref()
+            .map(|channel| channel.options())
     }
 
     /// Returns whether a channel has subscribers.
     #[must_use]
     pub fn has_subscribers(&self, channel: &str) -> bool {
-        let channel = self.names.get(channel).and_then(|&index| self.channels[index as usize].as_ref());
+        let channel = self
+            .names
+            .get(channel)
+            .and_then(|&index| self.channels[index as usize].as_ref());
         channel.is_some_and(|channel| channel.has_subscribers())
     }
 

@@ -104,11 +104,11 @@ pub enum ClusterRequest {
 /// The relation of a state to the one that a worker had before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MirrorSync {
-    /// It replaces what the worker has.
+    /// It replaces the worker's.
     Initial,
-    /// Its publications continue what the worker has.
+    /// Its publications continue the worker's.
     Continued,
-    /// It replaces what the worker has, and publications are missing in between.
+    /// It replaces the worker's, and publications are missing in between.
     Gap,
 }
 
@@ -199,9 +199,11 @@ impl ClusterEvent {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             ClusterEvent::Publication { published, .. } => published.data.len(),
-            ClusterEvent::Synced { state, .. } => {
-                state.publications.iter().map(|(_, published)| published.data.len()).sum()
-            }
+            ClusterEvent::Synced { state, .. } => state
+                .publications
+                .iter()
+                .map(|(_, published)| published.data.len())
+                .sum(),
             _ => 0,
         }
     }

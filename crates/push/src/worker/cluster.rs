@@ -61,7 +61,12 @@ impl ClusterChannels {
     }
 
     /// Returns the channel, for a subscriber.
-    fn channel(&mut self, channel: &Arc<str>, options: ChannelOptions, now: Duration) -> &mut MirroredChannel {
+    fn channel(
+        &mut self,
+        channel: &Arc<str>,
+        options: ChannelOptions,
+        now: Duration,
+    ) -> &mut MirroredChannel {
         let ClusterChannels { channels, outbox, .. } = self;
         channels.entry(Arc::clone(channel)).or_insert_with(|| {
             outbox.push_back(ClusterRequest::Interested {
@@ -99,7 +104,10 @@ impl ClusterChannels {
         };
         shard.handle(from, message, now);
         self.outbox.extend(member);
-        let is_waiting = self.channels.get(&channel).is_some_and(|channel| !channel.held.is_empty());
+        let is_waiting = self
+            .channels
+            .get(&channel)
+            .is_some_and(|channel| !channel.held.is_empty());
         if !is_waiting && !shard.has_subscribers(&channel) && self.channels.remove(&channel).is_some() {
             self.outbox.push_back(ClusterRequest::Uninterested { channel });
         }
@@ -124,7 +132,10 @@ impl ClusterChannels {
         let late = self.channels.iter().filter(|(_, channel)| is_late(channel));
         let late: Vec<Arc<str>> = late.map(|(name, _)| Arc::clone(name)).collect();
         for name in late {
-            let held = self.channels.get_mut(&name).map(|channel| std::mem::take(&mut channel.held));
+            let held = self
+                .channels
+                .get_mut(&name)
+                .map(|channel| std::mem::take(&mut channel.held));
             for (from, message) in held.unwrap_or_default() {
                 match message {
                     ShardRequest::Subscribe(subscribing) => {
@@ -135,7 +146,8 @@ impl ClusterChannels {
                 }
             }
             if !shard.has_subscribers(&name) && self.channels.remove(&name).is_some() {
-                self.outbox.push_back(ClusterRequest::Uninterested { channel: name });
+                self.outbox
+                    .push_back(ClusterRequest::Uninterested { channel: name });
             }
         }
     }
@@ -205,7 +217,9 @@ impl PushWorker {
                 ..
             } => {
                 let number = cluster.draw_request(self.0.cx.worker());
-                cluster.pending.insert(number.0, request.map(|request| (from, request)));
+                cluster
+                    .pending
+                    .insert(number.0, request.map(|request| (from, request)));
                 cluster.outbox.push_back(ClusterRequest::Publish {
                     request: number,
                     channel,
@@ -287,7 +301,10 @@ impl PushWorker {
                 });
             }
             ClusterEvent::QueryResult { request, result } => {
-                cluster.reply(shard, request.0, |request| ShardEvent::QueryResult { request, result });
+                cluster.reply(shard, request.0, |request| ShardEvent::QueryResult {
+                    request,
+                    result,
+                });
             }
             ClusterEvent::Command { from, call, payload } => self.run_remote_command(from, call, &payload),
             ClusterEvent::CommandFinished {

@@ -11,7 +11,7 @@ use ringmain_hub::protocol::Published;
 
 use super::world::HISTORY;
 
-/// What each (channel, epoch, offset) was, for all clients.
+/// The data of each (channel, epoch, offset), for all clients.
 #[derive(Debug, Default)]
 pub(super) struct Oracle(BTreeMap<(String, Epoch, u64), Vec<u8>>);
 
@@ -31,7 +31,7 @@ impl Oracle {
 pub(super) struct Client {
     pub(super) name: Arc<str>,
     pub(super) channel: Arc<str>,
-    /// The last publication that it has received, or the position that it was told.
+    /// The last publication that it has received, or the position that was reported to it.
     pub(super) position: Option<StreamPosition>,
     /// The node that it is connected to.
     pub(super) node: Option<usize>,
@@ -39,7 +39,7 @@ pub(super) struct Client {
     pub(super) is_waiting: bool,
     /// The data of the last publication.
     pub(super) last: Vec<u8>,
-    pub(super) told_gaps: u64,
+    pub(super) reported_gaps: u64,
 }
 
 impl Client {
@@ -56,12 +56,15 @@ impl Client {
             && position.offset + 1 != offset
         {
             return Err(format!(
-                "client {} of {} received {offset} after {} of {epoch} and was told nothing",
+                "client {} of {} received {offset} after {} of {epoch} without a report of the gap",
                 self.name, self.channel, position.offset
             ));
         }
         if self.position.is_some_and(|position| position.epoch != epoch) {
-            return Err(format!("client {} was not told of the epoch {epoch}", self.name));
+            return Err(format!(
+                "client {} was not notified of the epoch {epoch}",
+                self.name
+            ));
         }
         self.position = Some(StreamPosition { offset, epoch });
         self.last = published.data.to_vec();
@@ -77,8 +80,16 @@ impl Client {
             self.last = shard.last.clone();
             return Ok(());
         };
-        let missed: Option<Vec<_>> = match shard.history.recover(before.offset, Some(before.epoch), 1000, now) {
-            Recovery::All(items) => Some(items.into_iter().map(|(at, item)| (at, Arc::clone(item))).collect()),
+        let missed: Option<Vec<_>> = match shard
+            .history
+            .recover(before.offset, Some(before.epoch), 1000, now)
+        {
+            Recovery::All(items) => Some(
+                items
+                    .into_iter()
+                    .map(|(at, item)| (at, Arc::clone(item)))
+                    .collect(),
+            ),
             Recovery::Gap => None,
         };
         match missed {
@@ -88,7 +99,7 @@ impl Client {
                 }
             }
             None => {
-                self.told_gaps += 1;
+                self.reported_gaps += 1;
                 self.position = Some(top);
                 self.last = shard.last.clone();
             }
@@ -134,7 +145,7 @@ impl Shard {
             }
             if self.history.position() != position {
                 return Err(format!(
-                    "the node has {:?} and was told that {position:?} continues there",
+                    "the node has {:?} and received a state that continues at {position:?}",
                     self.history.position()
                 ));
             }

@@ -29,7 +29,10 @@ const SETTINGS: ChannelSettings = ChannelSettings {
 const CHANNELS: usize = 3;
 const CLIENTS: usize = 8;
 const STEP: Duration = Duration::from_millis(20);
-/// The size of a publication: a few of them use up the credit of a link.
+/// The step of runs of at least [`LONG`], in which nothing but time happens.
+const LONG_STEP: Duration = Duration::from_millis(100);
+const LONG: Duration = Duration::from_secs(60);
+/// The size of a publication: a few use up the credit of a link.
 const LARGE: usize = 600 << 10;
 
 /// One direction of a link.
@@ -111,7 +114,7 @@ impl World {
                 node: None,
                 is_waiting: false,
                 last: Vec::new(),
-                told_gaps: 0,
+                reported_gaps: 0,
             });
         }
         world
@@ -192,7 +195,7 @@ impl World {
         }
     }
 
-    /// Closes a link: both ends notice, and what is in flight is lost.
+    /// Closes a link: both ends notice, and bytes in flight are lost.
     fn close(&mut self, id: usize) {
         let Some(link) = self.links[id].take() else { return };
         for (end, host) in link.ends.into_iter().enumerate() {
@@ -228,7 +231,7 @@ impl World {
     }
 
     fn connect(&mut self, index: usize, host: usize) {
-        if self.hosts[host].node.is_none() {
+        if self.hosts[host].node.is_none() || self.hosts[host].paused_until > self.now {
             return;
         }
         self.names += 1;
@@ -244,7 +247,9 @@ impl World {
             ..ClientInfo::default()
         });
         let now = self.now;
-        let Some(node) = &mut self.hosts[host].node else { return };
+        let Some(node) = &mut self.hosts[host].node else {
+            return;
+        };
         node.handle(
             Local::Interested {
                 channel: Arc::clone(&channel),
@@ -266,7 +271,9 @@ impl World {
             .clients
             .iter()
             .any(|other| other.node == Some(host) && other.channel == channel);
-        let Some(node) = &mut self.hosts[host].node else { return };
+        let Some(node) = &mut self.hosts[host].node else {
+            return;
+        };
         node.handle(
             Local::Left {
                 channel: Arc::clone(&channel),
@@ -331,8 +338,9 @@ impl World {
     /// Runs for a time.
     pub(super) fn run_for(&mut self, time: Duration) -> Result<(), String> {
         let end = self.now + time;
+        let step = if time >= LONG { LONG_STEP } else { STEP };
         while self.now < end {
-            self.now += STEP;
+            self.now += step;
             self.open_links();
             for id in 0..self.links.len() {
                 self.carry(id);
@@ -384,7 +392,7 @@ impl World {
         }
     }
 
-    /// Carries what has arrived, unless the receiver is paused.
+    /// Delivers the bytes that have arrived, unless the receiver is paused.
     fn carry(&mut self, id: usize) {
         let now = self.now;
         for end in 0..2 {
@@ -429,7 +437,9 @@ impl World {
         node.tick(now);
         for _ in 0..self.hosts[host].events_per_step {
             let node = self.hosts[host].node.as_mut();
-            let Some(event) = node.and_then(Node::poll_event) else { break };
+            let Some(event) = node.and_then(Node::poll_event) else {
+                break;
+            };
             self.handle_event(host, event)?;
         }
         let Some(node) = &mut self.hosts[host].node else {
@@ -457,7 +467,7 @@ impl World {
     fn handle_event(&mut self, host: usize, event: Event) -> Result<(), String> {
         let (now, oracle) = (self.now, &mut self.oracle);
         let clients = self.clients.iter_mut();
-        let mut here = |channel: &Arc<str>| -> Vec<&mut Client> {
+        let here = |channel: &Arc<str>| -> Vec<&mut Client> {
             let is_here = |client: &&mut Client| client.node == Some(host) && client.channel == *channel;
             clients.filter(is_here).collect()
         };
@@ -473,7 +483,7 @@ impl World {
                 published,
             } => {
                 let shard = shards.get_mut(&channel).filter(|shard| shard.is_synced());
-                let shard = shard.ok_or("a publication came before a state")?;
+                let shard = shard.ok_or("a publication arrived before a state")?;
                 shard.publish(offset, &published, &mut here(&channel), oracle, now)?;
             }
             Event::Lost { channel } => {
@@ -483,7 +493,10 @@ impl World {
             }
             Event::Answer { request, answer } => drop(self.answers.insert(request, answer)),
             Event::Close(id) => self.close(id.0 as usize),
-            Event::Call { .. } | Event::CallFinished { .. } | Event::Presence { .. } | Event::Published { .. } => {}
+            Event::Call { .. }
+            | Event::CallFinished { .. }
+            | Event::Presence { .. }
+            | Event::Published { .. } => {}
         }
         Ok(())
     }
@@ -542,9 +555,15 @@ impl World {
             .map(|client| client.name.to_string())
             .collect();
         if present != connected {
-            return Err(format!("presence of {name} is {present:?}, connected are {connected:?}"));
+            return Err(format!(
+                "presence of {name} is {present:?}, connected are {connected:?}"
+            ));
         }
-        let Some(Answer::History { publications, position }) = self.answers.remove(&requests[1]) else {
+        let Some(Answer::History {
+            publications,
+            position,
+        }) = self.answers.remove(&requests[1])
+        else {
             return Err(format!("history of {name} was not answered"));
         };
         for client in &self.clients {

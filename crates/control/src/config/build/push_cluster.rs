@@ -31,7 +31,8 @@ impl Builder<'_> {
                 (None, None) => "neither",
                 _ => "one",
             };
-            self.errors.report(position, "the keys `listen` and `nodes`", found);
+            self.errors
+                .report(position, "the keys `listen` and `nodes`", found);
         }
         let listen = self.build_cluster_address(part.listen);
         let nodes = self.build_cluster_nodes(list_items(part.nodes));
@@ -53,8 +54,10 @@ impl Builder<'_> {
         };
         let (listen, listen_at) = listen?;
         if tls.is_none() && !listen.ip().is_loopback() {
-            let expected = "the key `tls`, or a loopback address in `listen`: links without TLS must not leave the host";
-            self.errors.report(listen_at, expected, quote(&listen.to_string()));
+            let expected =
+                "the key `tls`, or a loopback address in `listen`: links without TLS must not leave the host";
+            self.errors
+                .report(listen_at, expected, quote(&listen.to_string()));
             return None;
         }
         Some(PushCluster {
@@ -89,7 +92,8 @@ impl Builder<'_> {
                 !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
             });
             if !is_node {
-                self.errors.report(at.position, "a node, `HOST:PORT`", quote(&node));
+                self.errors
+                    .report(at.position, "a node, `HOST:PORT`", quote(&node));
                 is_valid = false;
             }
             nodes.push(node.into());

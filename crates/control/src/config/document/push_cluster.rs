@@ -16,7 +16,7 @@ use ringmain_gateway::model::Hostname;
 pub(in crate::config) struct PushClusterSection {
     /// The address for links of other nodes, `IP:PORT`. Without `tls` it must be a loopback address. Example: `10.0.0.5:7946`.
     pub(in crate::config) listen: Field<String>,
-    /// The nodes, as `HOST:PORT`. Each address of a host's name is a node, so one name in DNS can stand for all; names are resolved
+    /// The nodes, as `HOST:PORT`. Each address of a host's name is a node, so one name in DNS can denote the cluster; names are resolved
     /// again every two seconds. This node may be among them. Example: `push.internal:7946`.
     pub(in crate::config) nodes: OneOrManyField<String>,
     /// The name of this node in logs and metrics. Default: the value of `listen`. Example: `push-1`.
@@ -34,7 +34,7 @@ pub(in crate::config) struct PushClusterSection {
 pub(in crate::config) struct PushClusterTlsSection {
     /// The name of this node's certificate, which is used in both directions. Example: `node`.
     pub(in crate::config) certificate: Field<String>,
-    /// The names of the authorities of all nodes' certificates. Whoever has a certificate of these is accepted as a node. Example:
+    /// The names of the authorities that issue the nodes' certificates. Every holder of their certificates is accepted as a node. Example:
     /// `nodes`.
     pub(in crate::config) authorities: OneOrManyField<String>,
     /// The name that the certificates of other nodes are verified against. Default: the host of the entry in `nodes`.
