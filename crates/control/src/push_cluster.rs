@@ -18,10 +18,9 @@ pub(crate) fn start(gateway: &Gateway, config: &Config) -> io::Result<Option<Clu
     let Some(port) = gateway.push_cluster_port() else {
         return Err(io::Error::other("cluster: this process is a node already"));
     };
-    let zone = config.zone.clone();
     let options = LinkOptions {
         name: cluster.name.clone(),
-        zone: zone.unwrap_or_default(),
+        zone: cluster.zone.clone().unwrap_or_default(),
         role: Role::All,
         weight: cluster.weight,
         listen: cluster.listen,

@@ -266,17 +266,20 @@ impl Node {
         }
     }
 
-    pub(super) fn sync_mirror(&mut self, from: Uid, link: Option<LinkId>, number: u32, state: ChannelState) {
-        let Some((channel, mirror)) = self.mirrors.by_number(number) else {
-            return;
+    pub(super) fn sync_mirror(
+        &mut self,
+        from: Uid,
+        link: Option<LinkId>,
+        number: u32,
+        mut state: ChannelState,
+    ) {
+        let granted = link.map(|link| (link, state.cost()));
+        let mirror = self.mirrors.by_number(number);
+        let Some((channel, mirror)) = mirror.filter(|(_, mirror)| mirror.owner() == Some(from)) else {
+            return self.grant_unused(granted);
         };
-        if mirror.owner() != Some(from) {
-            return;
-        }
         mirror.state = MirrorState::Live { owner: from };
-        let link_cost = link.map(|link| (link, state.cost()));
         let kind = mirror.relate(&state);
-        let mut state = state;
         if kind == SyncKind::Continued
             && let Some(position) = mirror.position
         {
@@ -287,7 +290,14 @@ impl Node {
         mirror.is_lost = false;
         self.counts.gaps += u64::from(kind == SyncKind::Gap);
         let event = Event::Synced { channel, state, kind };
-        self.events.push_back((event, link_cost));
+        self.events.push_back((event, granted));
+    }
+
+    /// Grants the cost of a frame that was dropped.
+    fn grant_unused(&mut self, granted: Option<(LinkId, u64)>) {
+        if let Some((link, cost)) = granted {
+            self.grant(link, cost);
+        }
     }
 
     pub(super) fn publication_for_mirror(
@@ -303,20 +313,14 @@ impl Node {
         let mirror = self.mirrors.by_number(number);
         let mirror = mirror.filter(|(_, mirror)| mirror.state == MirrorState::Live { owner: from });
         let Some((channel, mirror)) = mirror else {
-            if let Some((link, cost)) = granted {
-                self.grant(link, cost);
-            }
-            return;
+            return self.grant_unused(granted);
         };
         if let Some(position) = &mut mirror.position
             && offset > 0
         {
             if offset <= position.offset {
                 // The same publication again.
-                if let Some((link, cost)) = granted {
-                    self.grant(link, cost);
-                }
-                return;
+                return self.grant_unused(granted);
             }
             position.offset = offset;
         }

@@ -10,6 +10,8 @@ use super::Certificate;
 pub struct PushCluster {
     /// The name of this node, for logs and status.
     pub name: Arc<str>,
+    /// The zone of this process.
+    pub zone: Option<Arc<str>>,
     /// Its share of channels relative to other nodes.
     pub weight: u16,
     /// The address for links of other nodes.

@@ -177,6 +177,7 @@ impl PushWorker {
             return shard.handle(from, message, now);
         };
         let cluster = &mut *cluster.borrow_mut();
+        let is_full = cluster.pending.len() >= limits::CLUSTER_REQUESTS;
         match message {
             ShardRequest::Subscribe(subscribing) => {
                 let channel = cluster.channel(&subscribing.channel, subscribing.options, now);
@@ -197,16 +198,13 @@ impl PushWorker {
             ShardRequest::Publish { origin, .. } if origin != Origin::PROGRAM => {
                 shard.handle(from, message, now);
             }
-            ShardRequest::Publish { request, .. } | ShardRequest::Query { request: _, .. }
-                if cluster.pending.len() >= limits::CLUSTER_REQUESTS =>
-            {
-                let request = match &message {
-                    ShardRequest::Query { request, .. } => Some(*request),
-                    _ => request,
-                };
+            ShardRequest::Publish { request, .. } if is_full => {
                 if let Some(request) = request {
                     shard.reply_to(from, unreachable_reply(request));
                 }
+            }
+            ShardRequest::Query { request, .. } if is_full => {
+                shard.reply_to(from, unreachable_reply(request));
             }
             ShardRequest::Publish {
                 channel,

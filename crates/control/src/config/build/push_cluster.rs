@@ -62,6 +62,7 @@ impl Builder<'_> {
         }
         Some(PushCluster {
             name: name?.unwrap_or_else(|| listen.to_string().into()),
+            zone: self.zone.clone(),
             weight: weight?,
             listen,
             nodes: nodes?,
