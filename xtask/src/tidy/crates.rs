@@ -23,7 +23,13 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     // A node of a cluster: channels on several nodes. Push only behind its feature `links`.
     (
         "ringmain-cluster",
-        Some(&["ringmain-hub", "ringmain-push", "ringmain-sys"]),
+        Some(&[
+            "ringmain-hub",
+            "ringmain-push",
+            "ringmain-web",
+            "ringmain-engine",
+            "ringmain-sys",
+        ]),
     ),
     // What joins the two: TLS of `wire` as a layer of `engine`.
     ("ringmain-tls", Some(&["ringmain-wire", "ringmain-engine"])),
