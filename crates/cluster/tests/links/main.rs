@@ -1,5 +1,6 @@
 //! Nodes with links over real sockets: push servers in one process, each with its own workers and its own node.
 
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use ringmain_cluster::links::{Cluster, LinkOptions, StartError, TlsFiles};
 use ringmain_cluster::member::{Role, owner};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
 use ringmain_push::{HistoryOptions, Namespace, Options, Push};
-use ringmain_testkit::Subscriber;
+use ringmain_testkit::subscriber::Subscriber;
 use ringmain_testkit::wait::until;
 use ringmain_web::App;
 use serde_json::{Value, json};
 
 struct Server {
-    running: Option<Running>,
+    running: Option<Running<Infallible>>,
     cluster: Option<Cluster>,
     address: SocketAddr,
 }
@@ -25,6 +26,7 @@ impl Drop for Server {
         drop(self.cluster.take());
         if let Some(running) = self.running.take() {
             running.stop();
+            let _ = running.join();
         }
     }
 }
