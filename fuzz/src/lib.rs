@@ -6,6 +6,7 @@
 
 pub mod addr;
 pub mod channel_pattern;
+pub mod cluster_frames;
 pub mod config;
 mod conversation;
 pub mod datagram_control;
@@ -57,6 +58,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "channel_pattern",
         run: channel_pattern::run,
+    },
+    Target {
+        name: "cluster_frames",
+        run: cluster_frames::run,
     },
     Target {
         name: "config",

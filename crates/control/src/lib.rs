@@ -14,6 +14,7 @@ pub mod limits;
 pub mod merge;
 pub mod nats;
 mod process_log;
+mod push_cluster;
 pub mod reload;
 pub mod verify;
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use ringmain_engine::Reload;
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model::Config;
+use ringmain_gateway::model::{Config, PushCluster};
 use ringmain_sources::Sources;
 use ringmain_sys::clock;
 use ringmain_sys::event::Event;
@@ -32,6 +32,7 @@ use crate::limits;
 use crate::merge::ConfigMerger;
 use crate::nats::Consumers;
 use crate::process_log;
+use crate::push_cluster;
 use crate::verify::{self, Rejected};
 
 /// The control thread's handle. Dropping it ends the thread.
@@ -52,6 +53,8 @@ struct WatchContext {
     status: Mutex<ConfigStatus>,
     consumers: Consumers,
     sources: Sources,
+    /// The node of this process in a cluster of push servers.
+    push_cluster: Option<ringmain_cluster::links::Cluster>,
     cluster: Option<Cluster>,
 }
 
@@ -123,6 +126,7 @@ impl ConfigWatcher {
             consumers: Consumers::new(gateway.inlet()),
             sources: Sources::new(gateway.inlet()),
             cluster: cluster.transpose()?,
+            push_cluster: push_cluster::start(&gateway, &initial.config)?,
             status: Mutex::new(ConfigStatus {
                 path: initial.path.clone(),
                 text: initial.text,
@@ -188,6 +192,12 @@ impl ConfigWatcher {
     #[must_use]
     pub fn sources(&self) -> &Sources {
         &self.context.sources
+    }
+
+    /// Returns the node of this process in a cluster of push servers.
+    #[must_use]
+    pub fn push_cluster(&self) -> Option<&ringmain_cluster::links::Cluster> {
+        self.context.push_cluster.as_ref()
     }
 
     /// Returns the cluster that is followed.
@@ -497,6 +507,10 @@ impl WatchThread {
                 "limits.connections",
                 config.limits.connections != started.limits.connections,
             ),
+            (
+                "push.cluster",
+                cluster_of(config).is_some_and(|cluster| Some(cluster) != cluster_of(started)),
+            ),
             ("limits.drain", config.limits.drain != started.limits.drain),
             (
                 "limits.drain_delay",
@@ -510,6 +524,12 @@ impl WatchThread {
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
         changed.map(|(name, _)| name.to_owned()).collect()
     }
+}
+
+/// Returns the configured nodes of push. A configuration without `push` leaves push unchanged.
+fn cluster_of(config: &Config) -> Option<Option<&PushCluster>> {
+    let push = config.push.as_ref();
+    push.map(|push| push.cluster.as_deref())
 }
 
 /// Returns the fingerprint of the files that were read.

@@ -150,6 +150,12 @@ impl<T> History<T> {
             .map(|retained| (retained.number, &retained.item, retained.at))
     }
 
+    /// Returns the limits.
+    #[must_use]
+    pub fn options(&self) -> HistoryOptions {
+        self.options
+    }
+
     /// Returns the position below which clients do not recover.
     #[must_use]
     pub fn floor(&self) -> u64 {

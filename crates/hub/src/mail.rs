@@ -224,6 +224,8 @@ pub enum QueryResult {
     ChannelLimit,
     /// The publication was rejected: a successor assigns offsets from now on.
     Draining,
+    /// The node that owns the channel has not responded: a publication may be published or not.
+    Unreachable,
 }
 
 /// A new subscriber.

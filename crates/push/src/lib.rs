@@ -10,6 +10,7 @@
 //! - `transport`: WebSocket, HTTP streams, gRPC, emulation
 //! - `worker`: the clients and channels of one worker, pings, expiry, the queues between workers
 //! - `publish`: publishers on workers and on other threads
+//! - `cluster`: the interface to other nodes
 //! - `api`: the HTTP API for programs; `app_proxy`: requests to the application; `tokens`: their verification and claims
 //! - `hand_over`: the state of channels for the next process
 //!
@@ -20,6 +21,7 @@
 mod api;
 mod app_proxy;
 mod client;
+pub mod cluster;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -109,6 +111,13 @@ impl Push {
     #[must_use]
     pub fn thread_publisher(&self) -> ThreadPublisher {
         ThreadPublisher::new(&self.0)
+    }
+
+    /// Makes this process a node of a cluster, before its workers start: channels are shared with the nodes that the port's owner knows.
+    /// `None`: it is one already, or its workers have started.
+    #[must_use]
+    pub fn cluster_port(&self) -> Option<cluster::ClusterPort> {
+        cluster::ClusterPort::open(&self.0)
     }
 
     /// Adds the endpoints for clients and programs to an application: see [`serve`]. An application serves one `Push`, and a `Push` one

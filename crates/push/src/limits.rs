@@ -5,6 +5,15 @@ use std::time::Duration;
 /// Messages in a queue between two workers, in each direction. Further messages wait at the sender, in order.
 pub const QUEUE: usize = 1024;
 
+/// Requests of all workers that wait for the thread of the cluster. Further ones wait at their worker, in order.
+pub const CLUSTER_QUEUE: usize = 1 << 14;
+
+/// Publications and queries of one worker that wait for their channels' owners. Further ones fail as if the owner had not responded.
+pub const CLUSTER_REQUESTS: usize = 1 << 14;
+
+/// The time that a subscriber waits for the state of its channel; then its client must retry.
+pub const CLUSTER_STATE_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Messages that a worker receives from each queue in a turn, before it serves its connections.
 pub const MESSAGES_PER_TURN: usize = 256;
 

@@ -5,9 +5,10 @@
 //! ```
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::cluster::queue::ClusterQueue;
 use crate::hand_over::HandOver;
 use crate::metrics::{Metrics, Report};
 use crate::options::ValidOptions;
@@ -19,6 +20,8 @@ pub(crate) struct SharedSettings {
     pub(crate) mesh: SharedMesh,
     pub(crate) metrics: Metrics,
     pub(crate) hand_over: HandOver,
+    /// The workers' requests for the other nodes; unset without a cluster.
+    pub(crate) cluster: OnceLock<ClusterQueue>,
     /// Compared before `current` is locked.
     generation: AtomicU64,
     current: Mutex<CurrentOptions>,
@@ -82,5 +85,11 @@ impl SharedSettings {
 
     fn current_options(&self) -> MutexGuard<'_, CurrentOptions> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for SharedSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedSettings")
     }
 }

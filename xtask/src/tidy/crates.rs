@@ -20,6 +20,17 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("ringmain-sim", Some(&["ringmain-engine"])),
     ("ringmain-engine", Some(&["ringmain-sys"])),
     ("ringmain-hub", Some(&["ringmain-wire"])),
+    // A node of a cluster: channels on several nodes. Push only behind its feature `links`.
+    (
+        "ringmain-cluster",
+        Some(&[
+            "ringmain-hub",
+            "ringmain-push",
+            "ringmain-web",
+            "ringmain-engine",
+            "ringmain-sys",
+        ]),
+    ),
     // What joins the two: TLS of `wire` as a layer of `engine`.
     ("ringmain-tls", Some(&["ringmain-wire", "ringmain-engine"])),
     // The simulation only behind its feature `testing`: a client for the tests of applications.
@@ -73,6 +84,7 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
             "ringmain-kube",
             "ringmain-sources",
             "ringmain-gateway",
+            "ringmain-cluster",
             "ringmain-push",
             "ringmain-web",
             "ringmain-hub",

@@ -25,7 +25,7 @@ struct Page {
     guides: &'static [(&'static str, &'static str)],
 }
 
-const PAGES: [Page; 15] = [
+const PAGES: [Page; 16] = [
     Page {
         file: "listeners.md",
         title: "Listeners and certificates",
@@ -160,6 +160,12 @@ const PAGES: [Page; 15] = [
             ("push-conflate", "conflation"),
             ("push-slow-consumers", "slow consumers"),
         ],
+    },
+    Page {
+        file: "push-cluster.md",
+        title: "Push: cluster",
+        objects: &["PushCluster"],
+        guides: &[("push-cluster", "push from several nodes")],
     },
     Page {
         file: "push-nats.md",

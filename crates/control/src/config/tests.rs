@@ -22,6 +22,7 @@ mod limits;
 mod nats;
 mod policies;
 mod push;
+mod push_cluster;
 mod retries;
 mod schema;
 mod source;

@@ -29,6 +29,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
+use ringmain_push::cluster::ClusterPort;
 use ringmain_push::{Push, ThreadPublisher};
 use ringmain_tls::HandshakeCounts;
 use ringmain_web::{self as web, App, LogLimit, RedactedParams, StreamLog, StreamLogs};
@@ -232,6 +233,12 @@ impl Gateway {
     #[must_use]
     pub fn inlet(&self) -> ThreadPublisher {
         self.0.push.thread_publisher()
+    }
+
+    /// Makes push a node of a cluster: see [`Push::cluster_port`].
+    #[must_use]
+    pub fn push_cluster_port(&self) -> Option<ClusterPort> {
+        self.0.push.cluster_port()
     }
 
     /// Makes name resolution use these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may have a port.

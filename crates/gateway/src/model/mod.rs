@@ -62,6 +62,7 @@ mod password;
 mod policy;
 mod process;
 mod push;
+mod push_cluster;
 mod route;
 mod secret_params;
 mod sources;
@@ -105,6 +106,7 @@ pub use push::{
     Push, PushDataFormat, PushEndpoints, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
     PushQuery, PushTokens,
 };
+pub use push_cluster::{PushCluster, PushClusterTls};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, DatagramSessions, Retry, RetryOn, Route, Rule, StreamRoute,

@@ -9,7 +9,8 @@ use ringmain_engine::backend::Time;
 use ringmain_push::{KeyLookup, KeySource, Limits, Options, Proxy, Tokens};
 
 use super::{
-    HeaderName, HeaderValue, Hostname, JwtAlgorithm, JwtProvider, KeySet, Nats, Path, Secret, Source, Target,
+    HeaderName, HeaderValue, Hostname, JwtAlgorithm, JwtProvider, KeySet, Nats, Path, PushCluster, Secret,
+    Source, Target,
 };
 
 /// The options of a namespace's channels, and the permissions there.
@@ -67,6 +68,8 @@ pub struct Push {
     pub pong_timeout: Duration,
     /// The directory in which channel state outlives the process. `None`: only a process that takes over inherits it.
     pub state_dir: Option<PathBuf>,
+    /// The nodes that share the channels. `None`: this process alone. The component that follows the configuration runs the links.
+    pub cluster: Option<Arc<PushCluster>>,
     /// NATS consumers that publish in channels, by name. The component that follows the configuration runs them; workers know nothing about
     /// them.
     pub nats: BTreeMap<Arc<str>, Arc<Nats>>,
@@ -259,6 +262,7 @@ impl Default for Push {
             ping_interval,
             pong_timeout,
             state_dir: None,
+            cluster: None,
             nats: BTreeMap::new(),
             sources: BTreeMap::new(),
         }

@@ -166,6 +166,18 @@ impl Channel {
         self.relies_on_positions()
     }
 
+    pub(super) fn options(&self) -> ChannelOptions {
+        self.options
+    }
+
+    /// Replaces the history by that of the channel's owner.
+    pub(super) fn restore(&mut self, history: History<Arc<Published>>) {
+        self.epoch = history.position().epoch;
+        self.log.leave();
+        self.limiter.clear_last_sent();
+        self.history = Some(history);
+    }
+
     /// Returns the current position and the publications that a client missed.
     pub(super) fn recover(
         &mut self,

@@ -125,15 +125,21 @@ async fn query_channel(
     Ok(CommandResult::from_query(result)?)
 }
 
-/// Runs a command on the connections of this process. Returns the number of affected connections.
+/// Runs a command on the connections of this process and of the other nodes. Returns the number of affected connections.
 async fn run_user_command(
     worker: &PushWorker,
     command: Result<ConnectionCommand, Fault>,
     deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
-    let counted = worker.run_counted(command?, deadline).await;
+    let command = command?;
+    let counted = worker.run_counted(command.clone(), deadline).await;
     let num_clients = counted.map_err(|_| QueryError::Busy)?.ok_or(QueryError::Late)?;
-    Ok(CommandResult::Reached { num_clients })
+    let others = worker.run_on_cluster(&command, deadline).await;
+    Ok(CommandResult::Reached {
+        num_clients: num_clients + others.map_or(0, |others| others.connections),
+        num_nodes: others.map(|others| others.nodes + 1),
+        num_missing_nodes: others.map(|others| others.missing),
+    })
 }
 
 /// Describes the one node: this process.

@@ -25,6 +25,12 @@ pub(super) enum CommandResult {
     Nothing {},
     Reached {
         num_clients: u32,
+        /// The nodes that have run the command, this one included; left out without a cluster.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        num_nodes: Option<u32>,
+        /// The nodes that have not responded in time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        num_missing_nodes: Option<u32>,
     },
     Presence {
         presence: BTreeMap<String, ClientJson>,
@@ -207,6 +213,7 @@ impl CommandResult {
             QueryResult::Unrecoverable => return Err(Fault::UNRECOVERABLE_POSITION),
             QueryResult::NotAvailable | QueryResult::Draining => return Err(Fault::NOT_AVAILABLE),
             QueryResult::ChannelLimit => return Err(Fault::LIMIT_EXCEEDED),
+            QueryResult::Unreachable => return Err(Fault::INTERNAL),
         })
     }
 }

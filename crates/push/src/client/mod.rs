@@ -507,6 +507,7 @@ pub(crate) fn query_reply(number: u32, result: QueryResult) -> Reply {
             reply.error = Some(Error::from(Fault::NOT_AVAILABLE))
         }
         QueryResult::ChannelLimit => reply.error = Some(Error::from(Fault::LIMIT_EXCEEDED)),
+        QueryResult::Unreachable => reply.error = Some(Error::from(Fault::INTERNAL)),
     }
     reply
 }

@@ -13,6 +13,7 @@ use ringmain_hub::subscribers::shard_of;
 use super::batch::RecordBatch;
 use super::interruptions::{Interruptions, Scope};
 use super::receipts::Receipt;
+use crate::cluster::ClusterEvent;
 use crate::limits;
 use crate::worker::user_commands::ConnectionCommand;
 
@@ -29,6 +30,7 @@ pub(crate) enum Inbound {
     LogEnded(LogId),
     Expected(Vec<Arc<str>>),
     Command(Box<(ConnectionCommand, Receipt)>),
+    Cluster(Box<ClusterEvent>),
 }
 
 impl Inbound {
@@ -36,6 +38,7 @@ impl Inbound {
         match self {
             Inbound::Publication { data, .. } => data.len(),
             Inbound::Records(records) => records.bytes(),
+            Inbound::Cluster(event) => event.bytes(),
             Inbound::Log(..) | Inbound::LogEnded(_) | Inbound::Expected(_) | Inbound::Command(_) => 0,
         }
     }

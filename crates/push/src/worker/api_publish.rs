@@ -226,7 +226,9 @@ impl PushWorker {
                 outcomes[index] = match reply {
                     ProgramReply::Published(position) => Ok(position),
                     // It may be published in other channels.
-                    ProgramReply::QueryResult(result) if matches!(*result, QueryResult::Draining) => {
+                    ProgramReply::QueryResult(result)
+                        if matches!(*result, QueryResult::Draining | QueryResult::Unreachable) =>
+                    {
                         return Err(QueryError::Late);
                     }
                     ProgramReply::QueryResult(result) if matches!(*result, QueryResult::ChannelLimit) => {

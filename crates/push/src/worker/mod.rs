@@ -10,6 +10,7 @@
 mod api_publish;
 mod client_interface;
 mod clients;
+mod cluster;
 mod conflation;
 pub(crate) mod connect_limiter;
 mod expiry;
@@ -50,6 +51,7 @@ use crate::options::ValidOptions;
 use crate::publish::interruptions::ActiveInterruptions;
 use crate::settings::SharedSettings;
 use clients::ClientRegistry;
+use cluster::ClusterChannels;
 use conflation::ConflationTimer;
 use connect_limiter::ConnectLimiter;
 use expiry::ExpiryQueue;
@@ -92,6 +94,8 @@ struct WorkerState {
     wakeup: Wakeup,
     conflation: ConflationTimer,
     hand_over: HandOverProgress,
+    /// `None`: this process is no node of a cluster.
+    cluster: Option<RefCell<ClusterChannels>>,
 }
 
 /// A message of a client that arrives in a request of its own, for the worker with its session.
@@ -133,6 +137,7 @@ impl PushWorker {
             wakeup: Wakeup::default(),
             conflation: ConflationTimer::default(),
             hand_over: HandOverProgress::new(&settings.hand_over),
+            cluster: settings.cluster.get().map(|_| RefCell::default()),
             options: OptionsCache::new(generation, options),
         }));
         let expected = settings
@@ -307,6 +312,7 @@ impl PushWorker {
         }
         has_more |= self.release_conflated();
         self.dispatch_events();
+        self.flush_cluster();
         self.update_metrics();
         let (worker, subscribers) = (self.0.cx.worker(), self.0.subscribers.borrow());
         for (other, &wake) in to_wake.iter().enumerate() {
@@ -332,7 +338,7 @@ impl PushWorker {
         let is_holding = self.is_holding();
         if other == self.0.cx.worker() {
             while !is_holding && let Some(message) = subscribers.poll_request(id) {
-                shard.handle(id, message, now);
+                self.handle_request(shard, id, message, now);
             }
             return false;
         }
@@ -343,7 +349,7 @@ impl PushWorker {
             let Some(message) = mesh.pop_request(other) else {
                 break;
             };
-            shard.handle(id, message, now);
+            self.handle_request(shard, id, message, now);
         }
         for _ in 0..limits::MESSAGES_PER_TURN {
             let Some(message) = mesh.pop_event(other) else {
@@ -411,6 +417,7 @@ impl PushWorker {
             self.expire_due();
             let now = self.0.cx.now().since(Time(0));
             self.0.shard.borrow_mut().sweep(now);
+            self.expire_cluster_subscribers();
             self.0.pool.borrow_mut().shrink();
             self.send_pings(pings).await;
         }

@@ -9,6 +9,7 @@ mod listeners;
 mod nats;
 mod policies;
 mod push;
+mod push_cluster;
 mod routes;
 mod sources;
 mod traffic;

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Field, JetStreamSection, KafkaSection, NatsSection, OneOrManyField, PostgresSection, RedisPubSubSection,
-    RedisStreamsSection,
+    Field, JetStreamSection, KafkaSection, NatsSection, OneOrManyField, PostgresSection, PushClusterSection,
+    RedisPubSubSection, RedisStreamsSection,
 };
 use crate::config::fields::{OrderedMap, Parsed, ShortOrFull, deserialize_secret};
 use crate::config::scalars::{ByteSize, PageUrl, Time, UpstreamTarget};
@@ -51,6 +51,8 @@ pub(in crate::config) struct PushSection {
     /// next start, and never after a crash. Without it a restart starts new epochs; a process that takes over (`SIGUSR2`)
     /// continues in either case. Example: `/var/lib/ringmain`.
     pub(in crate::config) state_dir: Field<String>,
+    /// The nodes that share channels with this one. Default: none, this process serves its channels alone.
+    pub(in crate::config) cluster: Field<PushClusterSection>,
     /// The NATS clusters whose messages are published in channels, by the name used in metrics and logs. Removing the key stops
     /// all consumers.
     pub(in crate::config) nats: OrderedMap<NatsSection>,

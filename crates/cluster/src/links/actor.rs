@@ -1,0 +1,221 @@
+//! The task that owns the node: it joins the workers' requests, the links and the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ringmain_push::cluster::{ClusterEvent, ClusterPort};
+use ringmain_sys::clock;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::connection::{Input, LinkContext};
+use super::dial::{Aborting, Dialer};
+use super::tls::Tls;
+use super::{ClusterReport, LinkOptions, translate};
+use crate::limits;
+use crate::member::Uid;
+use crate::node::{LinkId, Node};
+
+/// See the module.
+pub(super) struct Actor {
+    node: Node,
+    port: ClusterPort,
+    inputs: mpsc::Receiver<Input>,
+    links: BTreeMap<LinkId, ActiveLink>,
+    /// An event that its worker has no room for. No other is delivered before it.
+    undelivered: Option<Box<ClusterEvent>>,
+    linked: Arc<Mutex<BTreeSet<Uid>>>,
+    report: Arc<Mutex<ClusterReport>>,
+    started: Duration,
+    _tasks: [Aborting; 2],
+}
+
+struct ActiveLink {
+    uid: Uid,
+    writer: mpsc::UnboundedSender<Vec<u8>>,
+    unsent: Arc<AtomicUsize>,
+    /// Closes the connection when it is dropped.
+    _close: oneshot::Sender<()>,
+}
+
+impl Actor {
+    pub(super) fn new(
+        node: Node,
+        port: ClusterPort,
+        listener: std::net::TcpListener,
+        options: LinkOptions,
+        tls: Option<Tls>,
+        report: Arc<Mutex<ClusterReport>>,
+    ) -> io::Result<Actor> {
+        let listener = TcpListener::from_std(listener)?;
+        let (sender, inputs) = mpsc::channel(limits::RECEIVED_BATCHES);
+        let mut hello = Vec::new();
+        node.hello().encode(&mut hello);
+        let linked: Arc<Mutex<BTreeSet<Uid>>> = Arc::default();
+        let dialer = Dialer {
+            context: LinkContext {
+                hello: hello.into(),
+                inputs: sender,
+            },
+            tls,
+            uid: node.member().uid,
+            links: Arc::new(AtomicU64::new(1)),
+            linked: Arc::clone(&linked),
+        };
+        let tasks = [
+            Aborting(tokio::spawn(dialer.clone().accept(listener))),
+            Aborting(tokio::spawn(dialer.follow(options.nodes))),
+        ];
+        Ok(Actor {
+            node,
+            port,
+            inputs,
+            links: BTreeMap::new(),
+            undelivered: None,
+            linked,
+            report,
+            started: clock::monotonic(),
+            _tasks: tasks,
+        })
+    }
+
+    /// Runs until the sender of `stopped` is dropped.
+    pub(super) async fn run(mut self, mut stopped: watch::Receiver<()>) {
+        let mut ticks = interval(limits::TICK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_serving = clock::monotonic() - self.started >= limits::STARTUP_GRACE;
+            let is_blocked = self.undelivered.is_some();
+            let port = &self.port;
+            let requests = poll_fn(|context| port.poll_request(context));
+            tokio::select! {
+                _ = stopped.changed() => return,
+                Some(input) = self.inputs.recv() => self.handle_input(input),
+                request = requests, if is_serving => {
+                    match translate::local(request) {
+                        Ok(local) => self.node.handle(local, clock::monotonic()),
+                        Err(event) if self.undelivered.is_none() => self.undelivered = Some(Box::new(event)),
+                        // The worker's request fails at its deadline.
+                        Err(_) => {}
+                    }
+                }
+                _ = ticks.tick() => {
+                    self.node.tick(clock::monotonic());
+                    self.update_report();
+                }
+                () = sleep(limits::REDELIVER_INTERVAL), if is_blocked => {}
+            }
+            self.deliver_events();
+            self.send_frames();
+        }
+    }
+
+    fn handle_input(&mut self, input: Input) {
+        let now = clock::monotonic();
+        match input {
+            Input::Up {
+                link,
+                member,
+                is_dialed,
+                writer,
+                unsent,
+                close,
+                is_accepted,
+            } => {
+                let (uid, name) = (member.uid, Arc::clone(&member.name));
+                let is_up = self.node.link_up(link, member, is_dialed, now);
+                if is_up {
+                    log::info!("cluster: linked to the node {name} ({uid})");
+                    let active = ActiveLink {
+                        uid,
+                        writer,
+                        unsent,
+                        _close: close,
+                    };
+                    self.links.insert(link, active);
+                    self.linked().insert(uid);
+                }
+                let _ = is_accepted.send(is_up);
+            }
+            Input::Frames { link, frames } => {
+                for frame in frames {
+                    self.node.receive(link, frame, now);
+                }
+            }
+            Input::Down { link } => {
+                self.node.link_down(link, now);
+                self.remove_link(link);
+            }
+        }
+    }
+
+    fn linked(&self) -> std::sync::MutexGuard<'_, BTreeSet<Uid>> {
+        self.linked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove_link(&mut self, link: LinkId) {
+        if let Some(ActiveLink { uid, .. }) = self.links.remove(&link)
+            && !self.node.is_linked(uid)
+        {
+            self.linked().remove(&uid);
+        }
+    }
+
+    fn deliver_events(&mut self) {
+        loop {
+            let event = match self.undelivered.take() {
+                Some(event) => *event,
+                None => match self.node.poll_event().map(translate::event) {
+                    None => return,
+                    Some(Ok(event)) => event,
+                    Some(Err(link)) => {
+                        self.remove_link(link);
+                        continue;
+                    }
+                },
+            };
+            if let Err(event) = self.port.deliver(event) {
+                self.undelivered = Some(event);
+                return;
+            }
+        }
+    }
+
+    fn send_frames(&mut self) {
+        let mut stuck = Vec::new();
+        for (id, link) in &self.links {
+            let mut bytes = Vec::new();
+            while let Some(frame) = self.node.poll_send(*id) {
+                frame.encode(&mut bytes);
+            }
+            // A link whose writer has ended is removed when its end is received.
+            if !bytes.is_empty() {
+                let unsent = link.unsent.fetch_add(bytes.len(), Ordering::Relaxed);
+                if unsent > limits::UNSENT_BYTES {
+                    stuck.push(*id);
+                }
+                let _ = link.writer.send(bytes);
+            }
+        }
+        for id in stuck {
+            log::warn!("cluster: a link is closed: the other node does not read");
+            self.node.link_down(id, clock::monotonic());
+            self.remove_link(id);
+        }
+    }
+
+    fn update_report(&self) {
+        let mut nodes: Vec<_> = self.node.peers().map(|member| Arc::clone(&member.name)).collect();
+        nodes.sort();
+        let report = ClusterReport {
+            counts: self.node.counts(),
+            nodes,
+        };
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}

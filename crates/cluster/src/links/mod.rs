@@ -1,0 +1,175 @@
+//! A node on a thread of its own, with connections to the other nodes.
+//!
+//! ```text
+//! workers ─ ClusterPort ─▶ actor: Node ─ bytes ─▶ writer of each link ─▶ TCP or TLS
+//!         ◀─ events ──                 ◀─ frames ─ reader of each link ◀─
+//!                                      names ─ resolved ─▶ dialers
+//! ```
+//!
+//! All links of a process are on this one thread; its workers exchange queues with it. Both nodes of a pair dial each other, and one
+//! connection is kept (see [`Node::link_up`](crate::node::Node::link_up)).
+
+mod actor;
+mod connection;
+mod dial;
+mod tls;
+mod translate;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use ringmain_push::cluster::ClusterPort;
+use ringmain_sys::clock;
+use tokio::sync::watch;
+
+use crate::member::{Member, Role, Uid};
+use crate::node::{Node, NodeCounts};
+use actor::Actor;
+pub use tls::{TlsError, TlsFiles};
+
+/// The configuration of a node.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// The name of this node, for logs and status.
+    pub name: Arc<str>,
+    /// Its zone; empty for none.
+    pub zone: Arc<str>,
+    /// Its tasks.
+    pub role: Role,
+    /// Its share of channels relative to other nodes, from 1 to [`WEIGHT_MAX`](crate::limits::WEIGHT_MAX).
+    pub weight: u16,
+    /// The address for links of other nodes.
+    pub listen: SocketAddr,
+    /// The other nodes, as `HOST:PORT`; each address of a name is a node. This one may be among them.
+    pub nodes: Vec<String>,
+    /// The certificate for both directions. `None`: links are not encrypted, and only to and from loopback addresses.
+    pub tls: Option<TlsFiles>,
+}
+
+/// The reason why a node cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The certificate, key or authority is unusable.
+    #[error("cluster: {0}")]
+    Tls(#[from] TlsError),
+    /// An address that is not loopback requires TLS.
+    #[error("cluster: expected TLS for links at {0}, which is not a loopback address")]
+    NotLoopback(SocketAddr),
+    /// The address cannot be bound, or the thread cannot be started.
+    #[error("cluster: cannot serve links at {0}: {1}")]
+    Io(SocketAddr, io::Error),
+}
+
+/// The state of a node.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterReport {
+    /// The counters.
+    pub counts: NodeCounts,
+    /// The other nodes, without those that are gone, in the order of their names.
+    pub nodes: Vec<Arc<str>>,
+}
+
+/// A running node. Dropping it closes its links.
+#[derive(Debug)]
+pub struct Cluster {
+    stop: Option<watch::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    report: Arc<Mutex<ClusterReport>>,
+    address: SocketAddr,
+    member: Member,
+}
+
+impl Cluster {
+    /// Starts a node for the workers of a port.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(options: LinkOptions, port: ClusterPort) -> Result<Cluster, StartError> {
+        let tls = options.tls.as_ref().map(TlsFiles::load).transpose()?;
+        if tls.is_none() && !options.listen.ip().is_loopback() {
+            return Err(StartError::NotLoopback(options.listen));
+        }
+        let failed = |error| StartError::Io(options.listen, error);
+        let listener = TcpListener::bind(options.listen).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let member = Member {
+            uid: Uid(random()),
+            name: Arc::clone(&options.name),
+            zone: Arc::clone(&options.zone),
+            role: options.role,
+            weight: options.weight,
+        };
+        let node = Node::new(member.clone(), random(), clock::monotonic());
+        let report: Arc<Mutex<ClusterReport>> = Arc::default();
+        let (stop, stopped) = watch::channel(());
+        let actor_report = Arc::clone(&report);
+        let builder = std::thread::Builder::new().name("ringmain-cluster".into());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one thread of the links: they wait for other nodes, which no worker may"
+        )]
+        let thread = builder.spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_io()
+                .enable_time()
+                .build();
+            match runtime {
+                Ok(runtime) => runtime.block_on(async move {
+                    match Actor::new(node, port, listener, options, tls, actor_report) {
+                        Ok(actor) => actor.run(stopped).await,
+                        Err(error) => log::error!("cluster: links cannot be served: {error}"),
+                    }
+                }),
+                Err(error) => log::error!("cluster: the thread of the links cannot run: {error}"),
+            }
+        });
+        let thread = thread.map_err(|error| StartError::Io(address, error))?;
+        Ok(Cluster {
+            stop: Some(stop),
+            thread: Some(thread),
+            report,
+            address,
+            member,
+        })
+    }
+
+    /// Returns the address for links of other nodes.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns this node.
+    #[must_use]
+    pub fn member(&self) -> &Member {
+        &self.member
+    }
+
+    /// Returns the state, at most some 50 ms old.
+    #[must_use]
+    pub fn report(&self) -> ClusterReport {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic was logged.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    if aws_lc_rs::rand::fill(&mut bytes).is_err() {
+        // As unique, and only more predictable.
+        return crate::member::mix(clock::realtime().as_nanos() as u64 ^ u64::from(std::process::id()) << 32);
+    }
+    u64::from_le_bytes(bytes)
+}

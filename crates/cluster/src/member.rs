@@ -1,0 +1,84 @@
+//! The nodes of a cluster, and the owner of a channel.
+//!
+//! Weighted rendezvous hashing: each server draws `weight` numbers for the channel, and the largest draw wins. A node that joins or
+//! leaves changes the owner of its own share of the channels only. Draws are integers, so that all nodes agree on any platform.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The identity of a node's process: random, so that a restarted node is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uid(pub u64);
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The tasks of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Both of the others.
+    #[default]
+    All,
+    /// Has clients, and owns no channels.
+    Gateway,
+    /// Owns channels.
+    Server,
+}
+
+impl Role {
+    /// Returns whether the node may own channels.
+    #[must_use]
+    pub const fn owns_channels(self) -> bool {
+        matches!(self, Role::All | Role::Server)
+    }
+}
+
+/// A node, as it introduces itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its configured name.
+    pub name: Arc<str>,
+    /// Its zone; empty for none.
+    pub zone: Arc<str>,
+    /// Its tasks.
+    pub role: Role,
+    /// Its share of channels relative to other nodes, from 1 to [`WEIGHT_MAX`](crate::limits::WEIGHT_MAX).
+    pub weight: u16,
+}
+
+/// Returns the owner of a channel among these nodes, or `None` if none may own channels.
+pub fn owner<'m>(channel: &str, members: impl Iterator<Item = &'m Member>) -> Option<Uid> {
+    let hash = hash(channel);
+    let servers = members.filter(|member| member.role.owns_channels());
+    servers
+        .map(|member| (draw(hash, member), member.uid))
+        .max()
+        .map(|(_, uid)| uid)
+}
+
+fn draw(hash: u64, member: &Member) -> u64 {
+    let node = mix(member.uid.0);
+    let draws = (0..u64::from(member.weight.max(1))).map(|number| mix(hash ^ mix(node.wrapping_add(number))));
+    draws.max().unwrap_or_default()
+}
+
+/// FNV-1a with a finalizer: the result need not be secret, and all nodes must agree.
+fn hash(channel: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in channel.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    mix(hash)
+}
+
+/// Applies the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+pub(crate) fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -1,0 +1,620 @@
+//! The channels that this node owns: offsets, history, members, and the nodes with mirrors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_hub::history::{Epoch, History, Recovery, StreamPosition};
+use ringmain_hub::mail::{ChannelQuery, EpochFilter};
+use ringmain_hub::protocol::{ClientInfo, Published};
+
+use super::{LinkId, Mutation, Node};
+use crate::frame::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
+use crate::limits;
+use crate::member::Uid;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct OwnedChannels {
+    channels: BTreeMap<Arc<str>, Owned>,
+    /// The channel at which the last expiry stopped.
+    expired_to: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Owned {
+    settings: ChannelSettings,
+    epoch: Epoch,
+    /// `None`: publications have no offsets.
+    history: Option<History<Arc<Published>>>,
+    interests: Vec<Interest>,
+    members: BTreeMap<Arc<str>, OwnedMember>,
+    /// Members that a node has announced in parts, before the last one.
+    announced: BTreeMap<Uid, Vec<Arc<ClientInfo>>>,
+    /// Earlier epochs of the channel, the newest last.
+    replaced: Vec<Epoch>,
+    last_used: Duration,
+}
+
+/// A node with a mirror.
+#[derive(Debug)]
+struct Interest {
+    node: Uid,
+    /// The number of the channel on the link.
+    number: u32,
+    /// The first offset that was not sent for want of credit; 0 if publications have no offsets.
+    marked: Option<u64>,
+}
+
+#[derive(Debug)]
+struct OwnedMember {
+    node: Uid,
+    info: Arc<ClientInfo>,
+}
+
+impl OwnedChannels {
+    pub(super) fn len(&self) -> usize {
+        self.channels.len()
+    }
+
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.channels.keys().cloned().collect()
+    }
+
+    /// Removes the mirrors of a node.
+    pub(super) fn remove_interests(&mut self, node: Uid) {
+        for owned in self.channels.values_mut() {
+            owned.interests.retain(|interest| interest.node != node);
+            owned.announced.remove(&node);
+        }
+    }
+
+    /// Removes expired channels, of up to [`limits::CHANNELS_PER_TICK`] that are checked.
+    pub(super) fn expire(&mut self, now: Duration) {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = self.expired_to.take();
+        let from = from.as_deref().map_or(Unbounded, Excluded);
+        let mut expired = Vec::new();
+        let mut checked = 0;
+        for (name, owned) in self.channels.range_mut::<str, _>((from, Unbounded)) {
+            if owned.is_expired(now) {
+                expired.push(Arc::clone(name));
+            }
+            checked += 1;
+            if checked == limits::CHANNELS_PER_TICK {
+                self.expired_to = Some(Arc::clone(name));
+                break;
+            }
+        }
+        for name in expired {
+            self.channels.remove(&name);
+        }
+    }
+}
+
+impl Owned {
+    fn position(&self) -> Option<StreamPosition> {
+        self.history.as_ref().map(History::position)
+    }
+
+    fn has_published(&self) -> bool {
+        self.position().is_some_and(|position| position.offset > 0)
+    }
+
+    fn is_expired(&mut self, now: Duration) -> bool {
+        if let Some(history) = &mut self.history {
+            history.expire(now);
+        }
+        let retained = match (&self.history, self.settings.history) {
+            (Some(history), Some(options)) if !history.is_empty() => options.ttl,
+            _ => Duration::ZERO,
+        };
+        let retained = match self.has_published() {
+            true => retained.max(self.settings.position_ttl),
+            false => retained,
+        };
+        self.interests.is_empty() && self.members.is_empty() && now >= self.last_used + retained
+    }
+
+    fn apply_settings(&mut self, settings: ChannelSettings, now: Duration) {
+        if self.settings == settings {
+            return;
+        }
+        self.settings = settings;
+        match (&mut self.history, settings.history) {
+            (Some(history), Some(options)) => history.set_options(options, now),
+            (history, Some(options)) => *history = Some(History::new(self.epoch, options)),
+            (history, None) => *history = None,
+        }
+        if !settings.members {
+            self.members.clear();
+        }
+    }
+
+    /// Starts a new epoch, in which no position of the one before recovers.
+    fn start_epoch(&mut self, epoch: Epoch) {
+        self.remember(self.epoch);
+        self.epoch = epoch;
+        if let Some(history) = &mut self.history {
+            history.start_epoch(epoch);
+        }
+    }
+
+    fn remember(&mut self, epoch: Epoch) {
+        self.replaced.retain(|replaced| *replaced != epoch);
+        self.replaced.push(epoch);
+        if self.replaced.len() > limits::REPLACED_EPOCHS {
+            self.replaced.remove(0);
+        }
+    }
+
+    /// Returns the state for a mirror at a position: the publications that it has missed, or those that are retained.
+    fn state(&mut self, from: Option<StreamPosition>, now: Duration) -> ChannelState {
+        let Some(history) = &mut self.history else {
+            return ChannelState {
+                position: None,
+                floor: 0,
+                publications: Vec::new(),
+            };
+        };
+        let copy = |items: Vec<(u64, &Arc<Published>)>| -> Vec<(u64, Arc<Published>)> {
+            items
+                .into_iter()
+                .map(|(offset, item)| (offset, Arc::clone(item)))
+                .collect()
+        };
+        let position = history.position();
+        if let Some(from) = from
+            && let Recovery::All(missed) =
+                history.recover(from.offset, Some(from.epoch), limits::CATCH_UP_PUBLICATIONS, now)
+            && missed.iter().map(|(_, item)| item.data.len()).sum::<usize>() <= limits::CATCH_UP_BYTES
+        {
+            return ChannelState {
+                position: Some(position),
+                floor: from.offset,
+                publications: copy(missed),
+            };
+        }
+        history.expire(now);
+        let (mut floor, mut bytes, mut publications) = (history.floor(), 0, Vec::new());
+        let mut retained: Vec<_> = history
+            .retained()
+            .map(|(offset, item, _)| (offset, item))
+            .collect();
+        while let Some((offset, item)) = retained.pop() {
+            bytes += item.data.len();
+            // Those below the floor are of an earlier epoch.
+            if offset <= floor
+                || bytes > limits::CATCH_UP_BYTES
+                || publications.len() >= limits::CATCH_UP_PUBLICATIONS
+            {
+                floor = floor.max(offset);
+                break;
+            }
+            publications.push((offset, Arc::clone(item)));
+        }
+        publications.reverse();
+        ChannelState {
+            position: Some(position),
+            floor,
+            publications,
+        }
+    }
+}
+
+impl Node {
+    /// Returns a channel that this node owns, which is created if there is room. `Err`: the outcome for a publication.
+    fn owned_channel(
+        &mut self,
+        channel: &Arc<str>,
+        settings: ChannelSettings,
+        now: Duration,
+    ) -> Result<&mut Owned, PublishOutcome> {
+        if !self.owns(channel) {
+            return Err(PublishOutcome::Refused);
+        }
+        if !self.owned.channels.contains_key(channel) {
+            if self.owned.channels.len() >= limits::CHANNELS {
+                return Err(PublishOutcome::ChannelLimit);
+            }
+            let epoch = self.draw_epoch();
+            let owned = Owned {
+                settings,
+                epoch,
+                history: settings.history.map(|options| History::new(epoch, options)),
+                interests: Vec::new(),
+                members: BTreeMap::new(),
+                announced: BTreeMap::new(),
+                replaced: Vec::new(),
+                last_used: now,
+            };
+            self.owned.channels.insert(Arc::clone(channel), owned);
+        }
+        let owned = self
+            .owned
+            .channels
+            .get_mut(channel)
+            .ok_or(PublishOutcome::Refused)?;
+        owned.apply_settings(settings, now);
+        Ok(owned)
+    }
+
+    pub(super) fn publish_owned(&mut self, publish: Publish, now: Duration) -> PublishOutcome {
+        let Publish {
+            channel,
+            settings,
+            published,
+            options,
+        } = publish;
+        if let Some(idempotency) = &options.idempotency
+            && self.owns(&channel)
+            && let Some(position) = self.keys.find(&channel, idempotency, now)
+        {
+            return PublishOutcome::Published(position);
+        }
+        let drops_floor = self.has_planted(Mutation::DroppedFloor);
+        let owned = match self.owned_channel(&channel, settings, now) {
+            Ok(owned) => owned,
+            Err(outcome) => return outcome,
+        };
+        owned.last_used = now;
+        let offset = match &mut owned.history {
+            Some(history) if !options.transient => {
+                let bytes = published.data.len();
+                history.publish(Arc::clone(&published), bytes, now)
+            }
+            _ => 0,
+        };
+        if drops_floor && let Some(history) = &mut owned.history {
+            forget_floor(history);
+        }
+        let position = owned.position().filter(|_| offset > 0);
+        let interests: Vec<_> = owned
+            .interests
+            .iter()
+            .map(|interest| (interest.node, interest.number, interest.marked))
+            .collect();
+        for (node, number, marked) in interests {
+            if marked.is_none() && self.take_credit(node, cost(&published)) {
+                let published = Arc::clone(&published);
+                self.send(
+                    node,
+                    Frame::Publication {
+                        number,
+                        offset,
+                        published,
+                    },
+                );
+            } else if marked.is_none() && !options.transient {
+                self.mark_interest(node, &channel, offset, now);
+            }
+        }
+        if let Some(idempotency) = options.idempotency {
+            self.keys.add(&channel, idempotency, position, now);
+        }
+        PublishOutcome::Published(position)
+    }
+
+    fn mark_interest(&mut self, node: Uid, channel: &Arc<str>, offset: u64, now: Duration) {
+        if let Some(owned) = self.owned.channels.get_mut(channel)
+            && let Some(interest) = owned.interests.iter_mut().find(|interest| interest.node == node)
+        {
+            interest.marked = Some(offset);
+            self.mark(node, Arc::clone(channel), now);
+        }
+    }
+
+    /// Sends a node the publications that it has missed for want of credit, or the state with a gap.
+    pub(super) fn send_missed(&mut self, to: Uid, channel: &Arc<str>, now: Duration) {
+        let Some(owned) = self.owned.channels.get_mut(channel) else {
+            return;
+        };
+        let Some(interest) = owned.interests.iter_mut().find(|interest| interest.node == to) else {
+            return;
+        };
+        let Some(first) = interest.marked.take() else {
+            return;
+        };
+        let number = interest.number;
+        let from = owned
+            .position()
+            .filter(|_| first > 0)
+            .map(|position| StreamPosition {
+                offset: first - 1,
+                ..position
+            });
+        let state = owned.state(from, now);
+        self.charge(to, state.cost());
+        self.send(to, Frame::State { number, state });
+    }
+
+    pub(super) fn subscribe_mirror(
+        &mut self,
+        from: Uid,
+        number: u32,
+        channel: Arc<str>,
+        settings: ChannelSettings,
+        position: Option<StreamPosition>,
+        now: Duration,
+    ) {
+        let is_known = self.owned.channels.contains_key(&channel);
+        let Ok(owned) = self.owned_channel(&channel, settings, now) else {
+            self.send(from, Frame::NotOwner { number });
+            return;
+        };
+        owned.last_used = now;
+        owned.interests.retain(|interest| interest.node != from);
+        if let Some(before) = position.filter(|position| position.offset > 0) {
+            let is_foreign = before.epoch != owned.epoch && !owned.replaced.contains(&before.epoch);
+            if is_foreign && is_known && owned.history.is_some() {
+                // Another node has published in the channel meanwhile.
+                self.replace_epoch(&channel, before.epoch, now);
+            } else if is_foreign {
+                owned.remember(before.epoch);
+            }
+        }
+        let Some(owned) = self.owned.channels.get_mut(&channel) else {
+            return;
+        };
+        owned.interests.push(Interest {
+            node: from,
+            number,
+            marked: None,
+        });
+        let state = owned.state(position, now);
+        self.charge(from, state.cost());
+        self.send(from, Frame::State { number, state });
+    }
+
+    pub(super) fn unsubscribe_mirror(&mut self, from: Uid, channel: &str, now: Duration) {
+        if let Some(owned) = self.owned.channels.get_mut(channel) {
+            owned.interests.retain(|interest| interest.node != from);
+            owned.last_used = now;
+        }
+        self.replace_members(from, channel, Vec::new());
+    }
+
+    /// Starts a new epoch and sends all mirrors the gap.
+    fn replace_epoch(&mut self, channel: &Arc<str>, other: Epoch, now: Duration) {
+        let epoch = self.draw_epoch();
+        let Some(owned) = self.owned.channels.get_mut(channel) else {
+            return;
+        };
+        owned.remember(other);
+        owned.start_epoch(epoch);
+        let state = owned.state(None, now);
+        owned
+            .interests
+            .iter_mut()
+            .for_each(|interest| interest.marked = None);
+        let interests: Vec<_> = owned
+            .interests
+            .iter()
+            .map(|interest| (interest.node, interest.number))
+            .collect();
+        for (node, number) in interests {
+            self.charge(node, state.cost());
+            let state = state.clone();
+            self.send(node, Frame::State { number, state });
+        }
+    }
+
+    /// A former owner has published in another epoch.
+    pub(super) fn end_epoch(&mut self, channel: &Arc<str>, epoch: Epoch) {
+        let now = self.last_tick;
+        let owned = self.owned.channels.get(channel);
+        if owned.is_some_and(|owned| owned.epoch != epoch && !owned.replaced.contains(&epoch)) {
+            self.replace_epoch(channel, epoch, now);
+        }
+    }
+
+    /// Starts new epochs in all channels after a pause of this node.
+    pub(super) fn restart_epochs(&mut self) {
+        let now = self.last_tick;
+        for name in self.owned.names() {
+            let epoch = self.owned.channels.get(&name).map(|owned| owned.epoch);
+            if let Some(epoch) = epoch {
+                self.replace_epoch(&name, epoch, now);
+            }
+        }
+    }
+
+    /// Ends a channel that another node owns now.
+    pub(super) fn hand_over(&mut self, channel: &Arc<str>) {
+        let Some(owned) = self.owned.channels.remove(channel) else {
+            return;
+        };
+        for interest in &owned.interests {
+            let number = interest.number;
+            self.send(interest.node, Frame::NotOwner { number });
+        }
+        if owned.has_published()
+            && let Some(owner) = self.owner_of(channel)
+        {
+            let (channel, epoch) = (Arc::clone(channel), owned.epoch);
+            self.send(owner, Frame::Ended { channel, epoch });
+        }
+    }
+
+    pub(super) fn announce_members(
+        &mut self,
+        from: Uid,
+        link: Option<LinkId>,
+        channel: &str,
+        members: Vec<Arc<ClientInfo>>,
+        has_more: bool,
+    ) {
+        let Some(owned) = self.owned.channels.get_mut(channel) else {
+            return;
+        };
+        let mut announced = owned.announced.remove(&from).unwrap_or_default();
+        announced.extend(members);
+        if !has_more {
+            self.replace_members(from, channel, announced);
+        } else if announced.len() < limits::ANNOUNCED_MEMBERS {
+            owned.announced.insert(from, announced);
+        } else if let Some(link) = link {
+            let now = self.last_tick;
+            self.link_down(link, now);
+            self.emit(super::Event::Close(link));
+        }
+    }
+
+    /// Replaces the members that are connected to a node.
+    fn replace_members(&mut self, node: Uid, channel: &str, members: Vec<Arc<ClientInfo>>) {
+        let Some((name, owned)) = self.owned.channels.get_key_value(channel) else {
+            return;
+        };
+        let name = Arc::clone(name);
+        let current: BTreeSet<&str> = members.iter().map(|info| &*info.client).collect();
+        let left: Vec<_> = owned
+            .members
+            .iter()
+            .filter(|(client, member)| member.node == node && !current.contains(&***client))
+            .map(|(_, member)| Arc::clone(&member.info))
+            .collect();
+        for info in left {
+            self.change_member(node, &name, info, false);
+        }
+        for info in members {
+            self.change_member(node, &name, info, true);
+        }
+    }
+
+    pub(super) fn change_member(
+        &mut self,
+        from: Uid,
+        channel: &Arc<str>,
+        info: Arc<ClientInfo>,
+        is_join: bool,
+    ) {
+        let Some(owned) = self.owned.channels.get_mut(channel) else {
+            return;
+        };
+        if !owned.settings.members {
+            return;
+        }
+        let is_changed = if is_join {
+            let member = OwnedMember {
+                node: from,
+                info: Arc::clone(&info),
+            };
+            owned.members.insert(Arc::from(&*info.client), member).is_none()
+        } else {
+            let is_of_node = owned
+                .members
+                .get(&*info.client)
+                .is_some_and(|member| member.node == from);
+            is_of_node && owned.members.remove(&*info.client).is_some()
+        };
+        if is_changed {
+            self.send_presence(from, channel, &info, is_join);
+        }
+    }
+
+    fn send_presence(&mut self, except: Uid, channel: &str, info: &Arc<ClientInfo>, is_join: bool) {
+        let interests = self.owned.channels.get(channel).map(|owned| {
+            let others = owned.interests.iter().filter(|interest| interest.node != except);
+            others.map(|interest| (interest.node, interest.number)).collect()
+        });
+        for (node, number) in interests.unwrap_or_else(Vec::new) {
+            let info = Arc::clone(info);
+            self.send(
+                node,
+                Frame::Presence {
+                    number,
+                    info,
+                    is_join,
+                },
+            );
+        }
+    }
+
+    /// Removes the members that were connected to a node, in channels that it has not subscribed to again.
+    pub(super) fn remove_unconfirmed(&mut self, node: Uid) {
+        for name in self.owned.names() {
+            let owned = self.owned.channels.get(&name);
+            if owned.is_some_and(|owned| owned.interests.iter().all(|interest| interest.node != node)) {
+                self.replace_members(node, &name, Vec::new());
+            }
+        }
+    }
+
+    /// Removes the members that were connected to a node that is gone.
+    pub(super) fn remove_members_of(&mut self, node: Uid) {
+        for name in self.owned.names() {
+            self.replace_members(node, &name, Vec::new());
+        }
+    }
+
+    pub(super) fn query_owned(
+        &mut self,
+        channel: Arc<str>,
+        settings: ChannelSettings,
+        query: ChannelQuery,
+        now: Duration,
+    ) -> Answer {
+        let owned = match self.owned_channel(&channel, settings, now) {
+            Ok(owned) => owned,
+            Err(PublishOutcome::ChannelLimit) => return Answer::NotAvailable,
+            Err(_) => return Answer::Unreachable,
+        };
+        match query {
+            ChannelQuery::History { query, epoch } => {
+                let Some(history) = &mut owned.history else {
+                    return Answer::NotAvailable;
+                };
+                let position = history.position();
+                let epoch_matches = match epoch {
+                    EpochFilter::Any => true,
+                    EpochFilter::Exact(epoch) => epoch == position.epoch,
+                    EpochFilter::Foreign => false,
+                };
+                if query.since.is_some() && !epoch_matches {
+                    return Answer::Unrecoverable;
+                }
+                let selected = history.query(query, now).into_iter();
+                Answer::History {
+                    publications: selected
+                        .map(|(offset, item)| (offset, Arc::clone(item)))
+                        .collect(),
+                    position,
+                }
+            }
+            ChannelQuery::ClearHistory => match &mut owned.history {
+                Some(history) => {
+                    history.clear();
+                    Answer::HistoryCleared
+                }
+                None => Answer::NotAvailable,
+            },
+            ChannelQuery::Presence | ChannelQuery::PresenceStats if !settings.members => Answer::NotAvailable,
+            ChannelQuery::Presence => {
+                let members = owned.members.values().map(|member| Arc::clone(&member.info));
+                Answer::Presence(members.collect())
+            }
+            ChannelQuery::PresenceStats => {
+                let users: BTreeSet<&str> = owned.members.values().map(|member| &*member.info.user).collect();
+                Answer::PresenceStats {
+                    clients: owned.members.len() as u32,
+                    users: users.len() as u32,
+                }
+            }
+        }
+    }
+}
+
+/// The planted fault: rebuilds the history with a floor of zero.
+fn forget_floor(history: &mut History<Arc<Published>>) {
+    let position = history.position();
+    let retained: Vec<_> = history
+        .retained()
+        .map(|(offset, item, at)| (offset, Arc::clone(item), at))
+        .collect();
+    let mut without = History::restored(position, 0, history.options());
+    for (offset, item, at) in retained {
+        let bytes = item.data.len();
+        without.push_retained(offset, item, bytes, at);
+    }
+    *history = without;
+}

@@ -1,0 +1,275 @@
+//! The other nodes: links, credit, beats, and the view of the membership.
+//!
+//! ```text
+//! link up ─▶ Alive ── silent 2 s ──▶ Suspected ── silent 3 s ──▶ removed: members leave, channels have other owners
+//!              ▲───────── heard ─────────┘
+//! ```
+//!
+//! A lost link alone removes no node: it may connect again, and its mirrors then catch up.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{Event, LinkId, Mutation, Node};
+use crate::frame::Frame;
+use crate::limits;
+use crate::member::{Member, Uid};
+
+/// Another node.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) member: Member,
+    pub(super) link: Option<Link>,
+    heard: Duration,
+    is_suspected: bool,
+}
+
+/// The connection to another node.
+#[derive(Debug)]
+pub(super) struct Link {
+    id: LinkId,
+    /// True if this node has opened it.
+    is_dialed: bool,
+    pub(super) queue: VecDeque<Frame>,
+    /// The bytes of publications that may be sent. May be negative: a catch-up is not divided.
+    credit: i64,
+    /// The time at which the credit was used up while publications wait.
+    stalled_since: Option<Duration>,
+    /// The bytes that were processed and not granted again yet.
+    processed: u64,
+    last_beat: Duration,
+    /// Channels that wait for credit, in order.
+    marked: VecDeque<std::sync::Arc<str>>,
+}
+
+impl Node {
+    /// Adds a link after its `Hello` was received. Returns `false` if it must be closed: another link to the node is preferred, the node is
+    /// this one, or there are too many.
+    pub fn link_up(&mut self, id: LinkId, member: Member, is_dialed: bool, now: Duration) -> bool {
+        let uid = member.uid;
+        if uid == self.member.uid || (!self.peers.contains_key(&uid) && self.peers.len() + 1 >= limits::NODES)
+        {
+            return false;
+        }
+        let link = Link {
+            id,
+            is_dialed,
+            queue: VecDeque::new(),
+            credit: limits::WINDOW_BYTES as i64,
+            stalled_since: None,
+            processed: 0,
+            last_beat: now,
+            marked: VecDeque::new(),
+        };
+        let dials = self.member.uid < uid;
+        let mut is_new = false;
+        let peer = self.peers.entry(uid).or_insert_with(|| {
+            is_new = true;
+            Peer {
+                member: member.clone(),
+                link: None,
+                heard: now,
+                is_suspected: false,
+            }
+        });
+        if let Some(current) = &peer.link {
+            // Both have opened one: the one that the node with the smaller identity has opened is kept, by both. Of two by the same node the
+            // older one is broken.
+            if current.is_dialed != is_dialed && current.is_dialed == dials {
+                return false;
+            }
+            let current = current.id;
+            self.drop_link(current, now);
+            self.emit(Event::Close(current));
+        }
+        if let Some(peer) = self.peers.get_mut(&uid) {
+            (peer.member, peer.link) = (member, Some(link));
+            (peer.heard, peer.is_suspected) = (now, false);
+        }
+        self.links.insert(id, uid);
+        if is_new {
+            self.apply_view(now);
+        }
+        self.ask_owner_again(uid, now);
+        self.run_loopback(now);
+        true
+    }
+
+    /// Notes that a link was closed by its peer or has failed.
+    pub fn link_down(&mut self, id: LinkId, now: Duration) {
+        self.drop_link(id, now);
+        self.run_loopback(now);
+    }
+
+    fn drop_link(&mut self, id: LinkId, now: Duration) {
+        let Some(uid) = self.links.remove(&id) else {
+            return;
+        };
+        if let Some(peer) = self.peers.get_mut(&uid) {
+            peer.link = None;
+        }
+        // Its mirrors subscribe again with their positions, and its members are announced again.
+        self.owned.remove_interests(uid);
+        self.fail_requests(uid);
+        self.finish_calls_of(uid);
+        self.suspend_mirrors(uid, now);
+    }
+
+    /// Returns the next frame for a link.
+    pub fn poll_send(&mut self, id: LinkId) -> Option<Frame> {
+        let uid = self.links.get(&id)?;
+        self.peers.get_mut(uid)?.link.as_mut()?.queue.pop_front()
+    }
+
+    /// Returns whether a node is linked.
+    #[must_use]
+    pub fn is_linked(&self, uid: Uid) -> bool {
+        self.peers.get(&uid).is_some_and(|peer| peer.link.is_some())
+    }
+
+    pub(super) fn heard(&mut self, uid: Uid, now: Duration) {
+        if let Some(peer) = self.peers.get_mut(&uid) {
+            peer.heard = now;
+            if std::mem::take(&mut peer.is_suspected) {
+                self.send_marked(uid, now);
+            }
+        }
+    }
+
+    /// Grants a peer the bytes of an event that was taken.
+    pub(super) fn grant(&mut self, id: LinkId, cost: u64) {
+        if self.has_planted(Mutation::ForgottenCredit) {
+            return;
+        }
+        let Some(peer) = self.links.get(&id).and_then(|uid| self.peers.get_mut(uid)) else {
+            return;
+        };
+        if let Some(link) = peer.link.as_mut().filter(|link| link.id == id) {
+            link.processed += cost;
+            if link.processed >= limits::GRANT_BYTES {
+                let bytes = std::mem::take(&mut link.processed);
+                link.queue.push_back(Frame::Credit(bytes));
+            }
+        }
+    }
+
+    pub(super) fn receive_credit(&mut self, from: Uid, bytes: u64, now: Duration) {
+        let link = self.peers.get_mut(&from).and_then(|peer| peer.link.as_mut());
+        if let Some(link) = link {
+            // A peer cannot grant more than the window.
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            link.credit = link.credit.saturating_add(bytes).min(limits::WINDOW_BYTES as i64);
+            self.send_marked(from, now);
+        }
+    }
+
+    /// Takes credit for publications of a channel. `false`: there is none, and the channel waits for it.
+    pub(super) fn take_credit(&mut self, to: Uid, cost: u64) -> bool {
+        if to == self.member.uid {
+            return true;
+        }
+        let Some(peer) = self.peers.get_mut(&to) else {
+            return false;
+        };
+        let is_suspected = peer.is_suspected;
+        let Some(link) = &mut peer.link else { return false };
+        if is_suspected || link.credit <= 0 {
+            return false;
+        }
+        link.credit -= cost as i64;
+        self.counts.crossed += 1;
+        true
+    }
+
+    /// Takes credit for a reply, which is sent in any case.
+    pub(super) fn charge(&mut self, to: Uid, cost: u64) {
+        if let Some(link) = self.peers.get_mut(&to).and_then(|peer| peer.link.as_mut()) {
+            link.credit = link.credit.saturating_sub(cost as i64);
+        }
+    }
+
+    /// Adds a channel to those that wait for credit.
+    pub(super) fn mark(&mut self, to: Uid, channel: std::sync::Arc<str>, now: Duration) {
+        if let Some(link) = self.peers.get_mut(&to).and_then(|peer| peer.link.as_mut()) {
+            link.stalled_since.get_or_insert(now);
+            link.marked.push_back(channel);
+        }
+    }
+
+    /// Sends the publications of channels that wait for credit, as far as there is some.
+    fn send_marked(&mut self, to: Uid, now: Duration) {
+        loop {
+            let Some(peer) = self.peers.get_mut(&to) else {
+                return;
+            };
+            let Some(link) = &mut peer.link else { return };
+            if peer.is_suspected || link.credit <= 0 {
+                return;
+            }
+            let Some(channel) = link.marked.pop_front() else {
+                link.stalled_since = None;
+                return;
+            };
+            link.stalled_since = Some(now);
+            self.send_missed(to, &channel, now);
+        }
+    }
+
+    pub(super) fn tick_peers(&mut self, now: Duration, paused: Duration) {
+        let mut silent = Vec::new();
+        let mut stalled = Vec::new();
+        for (uid, peer) in &mut self.peers {
+            if paused > limits::SUSPECT_AFTER {
+                // Frames of the pause have not been read yet.
+                peer.heard = peer.heard.max(now.saturating_sub(limits::BEAT_INTERVAL));
+            }
+            let silence = now.saturating_sub(peer.heard);
+            peer.is_suspected = silence >= limits::SUSPECT_AFTER;
+            if silence >= limits::GONE_AFTER {
+                silent.push(*uid);
+            }
+            let Some(link) = &mut peer.link else { continue };
+            if now.saturating_sub(link.last_beat) >= limits::BEAT_INTERVAL {
+                link.last_beat = now;
+                link.queue.push_back(Frame::Beat);
+            }
+            let is_stalled = |since| now.saturating_sub(since) >= limits::STALLED_AFTER;
+            if !link.marked.is_empty() && link.stalled_since.is_some_and(is_stalled) {
+                stalled.push(link.id);
+            }
+        }
+        for id in stalled {
+            self.drop_link(id, now);
+            self.emit(Event::Close(id));
+        }
+        for uid in silent {
+            self.remove_peer(uid, now);
+        }
+    }
+
+    fn remove_peer(&mut self, uid: Uid, now: Duration) {
+        if let Some(id) = self
+            .peers
+            .get(&uid)
+            .and_then(|peer| peer.link.as_ref())
+            .map(|link| link.id)
+        {
+            self.drop_link(id, now);
+            self.emit(Event::Close(id));
+        }
+        self.peers.remove(&uid);
+        self.counts.removed += 1;
+        self.remove_members_of(uid);
+        self.apply_view(now);
+    }
+
+    /// Applies a change of the membership: channels whose owner has changed.
+    fn apply_view(&mut self, now: Duration) {
+        for name in self.owned.names() {
+            if !self.owns(&name) {
+                self.hand_over(&name);
+            }
+        }
+        self.move_mirrors(now);
+    }
+}

@@ -1,0 +1,5 @@
+//! Tests of nodes of a cluster.
+
+mod frames;
+mod nodes;
+mod simulation;

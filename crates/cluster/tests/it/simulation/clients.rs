@@ -1,0 +1,188 @@
+//! The shard of a channel at one node, as the workers have it, and its clients.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_cluster::frame::ChannelState;
+use ringmain_cluster::node::SyncKind;
+use ringmain_hub::history::{Epoch, History, HistoryOptions, Recovery, StreamPosition};
+use ringmain_hub::protocol::Published;
+
+use super::world::HISTORY;
+
+/// The data of each (channel, epoch, offset), for all clients.
+#[derive(Debug, Default)]
+pub(super) struct Oracle(BTreeMap<(String, Epoch, u64), Vec<u8>>);
+
+impl Oracle {
+    fn check(&mut self, channel: &str, epoch: Epoch, offset: u64, data: &[u8]) -> Result<(), String> {
+        let key = (channel.to_owned(), epoch, offset);
+        let known = self.0.entry(key).or_insert_with(|| data.to_vec());
+        if known == data {
+            return Ok(());
+        }
+        Err(format!("{channel} {epoch} {offset} is two publications"))
+    }
+}
+
+/// A client with one subscription, which lasts over connections.
+#[derive(Clone, Debug)]
+pub(super) struct Client {
+    pub(super) name: Arc<str>,
+    pub(super) channel: Arc<str>,
+    /// The last publication that it has received, or the position that was reported to it.
+    pub(super) position: Option<StreamPosition>,
+    /// The node that it is connected to.
+    pub(super) node: Option<usize>,
+    /// It waits for a state of the channel.
+    pub(super) is_waiting: bool,
+    /// The data of the last publication.
+    pub(super) last: Vec<u8>,
+    pub(super) reported_gaps: u64,
+}
+
+impl Client {
+    fn deliver(
+        &mut self,
+        oracle: &mut Oracle,
+        epoch: Epoch,
+        offset: u64,
+        published: &Published,
+    ) -> Result<(), String> {
+        oracle.check(&self.channel, epoch, offset, &published.data)?;
+        if let Some(position) = &self.position
+            && position.epoch == epoch
+            && position.offset + 1 != offset
+        {
+            return Err(format!(
+                "client {} of {} received {offset} after {} of {epoch} without a report of the gap",
+                self.name, self.channel, position.offset
+            ));
+        }
+        if self.position.is_some_and(|position| position.epoch != epoch) {
+            return Err(format!(
+                "client {} was not notified of the epoch {epoch}",
+                self.name
+            ));
+        }
+        self.position = Some(StreamPosition { offset, epoch });
+        self.last = published.data.to_vec();
+        Ok(())
+    }
+
+    /// Subscribes at a channel that has a state.
+    fn subscribe(&mut self, shard: &mut Shard, oracle: &mut Oracle, now: Duration) -> Result<(), String> {
+        self.is_waiting = false;
+        let top = shard.history.position();
+        let Some(before) = self.position else {
+            self.position = Some(top);
+            self.last = shard.last.clone();
+            return Ok(());
+        };
+        let missed: Option<Vec<_>> = match shard
+            .history
+            .recover(before.offset, Some(before.epoch), 1000, now)
+        {
+            Recovery::All(items) => Some(
+                items
+                    .into_iter()
+                    .map(|(at, item)| (at, Arc::clone(item)))
+                    .collect(),
+            ),
+            Recovery::Gap => None,
+        };
+        match missed {
+            Some(missed) => {
+                for (offset, published) in missed {
+                    self.deliver(oracle, top.epoch, offset, &published)?;
+                }
+            }
+            None => {
+                self.reported_gaps += 1;
+                self.position = Some(top);
+                self.last = shard.last.clone();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shard {
+    pub(super) history: History<Arc<Published>>,
+    pub(super) last: Vec<u8>,
+    is_synced: bool,
+}
+
+impl Shard {
+    pub(super) fn new() -> Shard {
+        Shard {
+            history: History::new(Epoch::new(0), HISTORY),
+            last: Vec::new(),
+            is_synced: false,
+        }
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        self.is_synced
+    }
+
+    /// Applies a state. Clients that must be told of a gap subscribe again.
+    pub(super) fn sync(
+        &mut self,
+        state: ChannelState,
+        kind: SyncKind,
+        clients: &mut [&mut Client],
+        oracle: &mut Oracle,
+        now: Duration,
+    ) -> Result<(), String> {
+        let position = state.position.ok_or("a channel with history has no position")?;
+        if kind == SyncKind::Continued && self.is_synced {
+            for (offset, published) in state.publications {
+                self.publish(offset, &published, clients, oracle, now)?;
+            }
+            if self.history.position() != position {
+                return Err(format!(
+                    "the node has {:?} and received a state that continues at {position:?}",
+                    self.history.position()
+                ));
+            }
+        } else {
+            let options = HistoryOptions { ..HISTORY };
+            self.history = History::restored(position, state.floor, options);
+            for (offset, published) in state.publications {
+                self.last = published.data.to_vec();
+                let bytes = published.data.len();
+                self.history.push_retained(offset, published, bytes, now);
+            }
+            self.is_synced = true;
+            for client in clients.iter_mut() {
+                client.subscribe(self, oracle, now)?;
+            }
+        }
+        for client in clients.iter_mut().filter(|client| client.is_waiting) {
+            client.subscribe(self, oracle, now)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn publish(
+        &mut self,
+        offset: u64,
+        published: &Arc<Published>,
+        clients: &mut [&mut Client],
+        oracle: &mut Oracle,
+        now: Duration,
+    ) -> Result<(), String> {
+        let epoch = self.history.position().epoch;
+        let bytes = published.data.len();
+        self.last = published.data.to_vec();
+        self.history.publish_at(offset, Arc::clone(published), bytes, now);
+        for client in clients.iter_mut().filter(|client| !client.is_waiting) {
+            client.deliver(oracle, epoch, offset, published)?;
+        }
+        Ok(())
+    }
+}

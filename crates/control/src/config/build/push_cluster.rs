@@ -1,0 +1,138 @@
+//! The push server's cluster.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ringmain_cluster::limits::{NAME_BYTES, WEIGHT_MAX};
+use ringmain_gateway::model::{PushCluster, PushClusterTls};
+
+use super::{Builder, list_items, parsed_value};
+use crate::config::document::{self, Field};
+use crate::config::error::{FilePosition, quote};
+use crate::config::fields::Spanned;
+
+impl Builder<'_> {
+    /// Builds the cluster. `None`: an error was reported.
+    pub(super) fn build_push_cluster(
+        &self,
+        at: Spanned<document::PushClusterSection>,
+        has_sources: bool,
+    ) -> Option<PushCluster> {
+        let position = at.position;
+        let part = at.value?;
+        if has_sources {
+            let expected = "no consumers of brokers in a cluster: their records would reach the clients of one node only";
+            self.errors.report(position, expected, "some");
+            return None;
+        }
+        let is_complete = part.listen.is_some() && part.nodes.is_some();
+        if !is_complete {
+            let found = match (&part.listen, &part.nodes) {
+                (None, None) => "neither",
+                _ => "one",
+            };
+            self.errors
+                .report(position, "the keys `listen` and `nodes`", found);
+        }
+        let listen = self.build_cluster_address(part.listen);
+        let nodes = self.build_cluster_nodes(list_items(part.nodes));
+        let name = self.build_cluster_name(part.name);
+        let weight = match part.weight {
+            None => Some(1),
+            Some(at) => at.value.filter(|weight| {
+                let is_valid = (1..=WEIGHT_MAX).contains(weight);
+                if !is_valid {
+                    let expected = format!("a weight from 1 to {WEIGHT_MAX}");
+                    self.errors.report(at.position, expected, weight.to_string());
+                }
+                is_valid
+            }),
+        };
+        let tls = match part.tls {
+            None => None,
+            Some(at) => Some(self.build_cluster_tls(at.value?, at.position)?),
+        };
+        let (listen, listen_at) = listen?;
+        if tls.is_none() && !listen.ip().is_loopback() {
+            let expected =
+                "the key `tls`, or a loopback address in `listen`: links without TLS must not leave the host";
+            self.errors
+                .report(listen_at, expected, quote(&listen.to_string()));
+            return None;
+        }
+        Some(PushCluster {
+            name: name?.unwrap_or_else(|| listen.to_string().into()),
+            zone: self.zone.clone(),
+            weight: weight?,
+            listen,
+            nodes: nodes?,
+            tls,
+        })
+    }
+
+    fn build_cluster_address(&self, at: Field<String>) -> Option<(SocketAddr, FilePosition)> {
+        let at = at?;
+        let text = at.value?;
+        let address = text.parse::<SocketAddr>().ok();
+        if address.is_none() {
+            self.errors
+                .report(at.position, "an address, `IP:PORT`", quote(&text));
+        }
+        Some((address?, at.position))
+    }
+
+    fn build_cluster_nodes(&self, items: Vec<Spanned<String>>) -> Option<Vec<Arc<str>>> {
+        let mut nodes = Vec::new();
+        let mut is_valid = !items.is_empty();
+        for at in items {
+            let Some(node) = at.value else {
+                is_valid = false;
+                continue;
+            };
+            let is_node = node.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
+            });
+            if !is_node {
+                self.errors
+                    .report(at.position, "a node, `HOST:PORT`", quote(&node));
+                is_valid = false;
+            }
+            nodes.push(node.into());
+        }
+        is_valid.then_some(nodes)
+    }
+
+    fn build_cluster_name(&self, at: Field<String>) -> Option<Option<Arc<str>>> {
+        let Some(at) = at else { return Some(None) };
+        let name = at.value?;
+        if name.is_empty() || name.len() > NAME_BYTES {
+            let expected = format!("a name of 1 to {NAME_BYTES} bytes");
+            self.errors.report(at.position, expected, quote(&name));
+            return None;
+        }
+        Some(Some(name.into()))
+    }
+
+    fn build_cluster_tls(
+        &self,
+        part: document::PushClusterTlsSection,
+        position: FilePosition,
+    ) -> Option<PushClusterTls> {
+        if part.certificate.is_none() || part.authorities.is_none() {
+            let expected = "the keys `certificate` and `authorities`: each node verifies the others";
+            self.errors.report(position, expected, "not both");
+            return None;
+        }
+        let names = self.resolve_names(part.authorities, &self.authority_names, "authorities");
+        let all = &self.built.config.authorities;
+        let named = all.iter().filter(|it| names.contains(&it.name));
+        let authorities = named.flat_map(|it| it.pem.iter().copied()).collect();
+        let name = self.resolve_name(&part.certificate?, &self.certificate_names, "a certificate")?;
+        let certificate = self.built.config.certificates.iter().find(|it| it.name == name);
+        Some(PushClusterTls {
+            certificate: certificate.cloned()?,
+            authorities,
+            server_name: parsed_value(part.server_name).map(|name| name.as_str().into()),
+        })
+    }
+}

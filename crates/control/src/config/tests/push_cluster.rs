@@ -1,0 +1,83 @@
+//! The keys of a cluster of push servers.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::{all_errors_of, valid_config};
+
+fn with(cluster: &str) -> String {
+    format!(
+        "listen: :80\nto: http://127.0.0.1:1\nauthorities: {{own: own.pem}}\ncertificates: {{me: {{chain: a.crt, key: a.key}}}}\npush:\n  cluster: {cluster}\n"
+    )
+}
+
+#[test]
+fn a_node_is_read_with_its_defaults() {
+    let config = valid_config(&with(
+        "{listen: '127.0.0.1:7946', nodes: ['127.0.0.1:7947', 'push:7946']}",
+    ));
+    let push = config.push.as_deref().expect("push");
+    let cluster = push.cluster.as_deref().expect("a cluster");
+    let listen: SocketAddr = "127.0.0.1:7946".parse().expect("an address");
+    assert_eq!(cluster.listen, listen);
+    assert_eq!((&*cluster.name, cluster.weight), ("127.0.0.1:7946", 1));
+    let nodes: Vec<Arc<str>> = vec!["127.0.0.1:7947".into(), "push:7946".into()];
+    assert_eq!(cluster.nodes, nodes);
+    assert_eq!(cluster.tls, None);
+}
+
+#[test]
+fn links_that_leave_the_host_have_certificates() {
+    let config = valid_config(&with(
+        "{listen: '10.0.0.5:7946', nodes: 'push:7946', name: a, weight: 3, tls: {certificate: me, authorities: own, server_name: push}}",
+    ));
+    let cluster = config.push.as_deref().and_then(|push| push.cluster.as_deref());
+    let cluster = cluster.expect("a cluster");
+    assert_eq!((&*cluster.name, cluster.weight), ("a", 3));
+    let tls = cluster.tls.as_ref().expect("TLS");
+    assert_eq!(tls.server_name.as_deref(), Some("push"));
+    assert_eq!(&*tls.certificate.name, "me");
+    assert!(!tls.authorities.is_empty());
+}
+
+#[test]
+fn incomplete_and_invalid_keys_are_reported() {
+    for (cluster, expected) in [
+        ("{}", "expected the keys `listen` and `nodes`, found neither"),
+        (
+            "{nodes: 'a:1'}",
+            "expected the keys `listen` and `nodes`, found one",
+        ),
+        (
+            "{listen: 'a:1', nodes: 'a:1'}",
+            "expected an address, `IP:PORT`, found `a:1`",
+        ),
+        (
+            "{listen: '127.0.0.1:1', nodes: a}",
+            "expected a node, `HOST:PORT`, found `a`",
+        ),
+        (
+            "{listen: '127.0.0.1:1', nodes: 'a:1', weight: 65}",
+            "expected a weight from 1 to 64, found 65",
+        ),
+        (
+            "{listen: '10.0.0.1:1', nodes: 'a:1'}",
+            "expected the key `tls`, or a loopback address in `listen`",
+        ),
+        (
+            "{listen: '127.0.0.1:1', nodes: 'a:1', tls: {certificate: me}}",
+            "expected the keys `certificate` and `authorities`",
+        ),
+        (
+            "{listen: '127.0.0.1:1', nodes: 'a:1', tls: {certificate: other, authorities: own}}",
+            "other",
+        ),
+        (
+            "{listen: '127.0.0.1:1', nodes: 'a:1'}\n  nats: {n: {servers: 'nats://a', subjects: b}}",
+            "expected no consumers of brokers in a cluster",
+        ),
+    ] {
+        let errors = all_errors_of(&with(cluster)).join("\n");
+        assert!(errors.contains(expected), "{cluster}: {errors}");
+    }
+}

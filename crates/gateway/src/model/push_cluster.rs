@@ -1,0 +1,34 @@
+//! The nodes that share the channels of the push server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::Certificate;
+
+/// This node of a push cluster, and the addresses of the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushCluster {
+    /// The name of this node, for logs and status.
+    pub name: Arc<str>,
+    /// The zone of this process.
+    pub zone: Option<Arc<str>>,
+    /// Its share of channels relative to other nodes.
+    pub weight: u16,
+    /// The address for links of other nodes.
+    pub listen: SocketAddr,
+    /// The nodes, as `HOST:PORT`; each address of a name is one.
+    pub nodes: Vec<Arc<str>>,
+    /// `None`: links are not encrypted, which is for loopback addresses only.
+    pub tls: Option<PushClusterTls>,
+}
+
+/// Mutual TLS between nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushClusterTls {
+    /// The certificate of this node, for both directions.
+    pub certificate: Arc<Certificate>,
+    /// The authorities that issue the nodes' certificates, in PEM.
+    pub authorities: Arc<[u8]>,
+    /// The name that certificates are verified for. `None`: the host of the entry in `nodes`.
+    pub server_name: Option<Arc<str>>,
+}

@@ -1,0 +1,406 @@
+//! The channels of this worker's shard in a cluster: their owners, which may be other nodes, publish in them and answer queries.
+//!
+//! ```text
+//! first subscriber ─ Interested ─▶ … ◀─ Synced ─ live ─ last subscriber left ─ Uninterested ─▶ removed
+//!                    requests of subscribers wait     ◀─ Lost ─ not live
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_engine::backend::Time;
+use ringmain_hub::mail::{
+    ChannelOptions, Origin, QueryResult, RequestId, ShardEvent, ShardRequest, WorkerId,
+};
+use ringmain_hub::shard::ChannelShard;
+
+use super::PushWorker;
+use super::pending_replies::ReplyGroup;
+use super::user_commands::ConnectionCommand;
+use crate::cluster::queue::request_id;
+use crate::cluster::{ClusterEvent, ClusterPublishOutcome, ClusterRequest, MirrorSync, command};
+use crate::limits;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct ClusterChannels {
+    channels: BTreeMap<Arc<str>, MirroredChannel>,
+    /// The workers' requests that the cluster answers, by number; those without a request of a worker need no reply.
+    pending: BTreeMap<u64, Option<(WorkerId, RequestId)>>,
+    commands: BTreeMap<u64, Rc<ReplyGroup<ClusterCommandResult>>>,
+    last_request: u64,
+    /// Requests that wait for room in the queue.
+    outbox: VecDeque<ClusterRequest>,
+}
+
+struct MirroredChannel {
+    options: ChannelOptions,
+    is_live: bool,
+    /// Requests of subscribers that wait for the state, in order.
+    held: VecDeque<(WorkerId, ShardRequest)>,
+    held_since: Duration,
+}
+
+/// The result of a command on the other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterCommandResult {
+    /// The nodes that have run it.
+    pub(crate) nodes: u32,
+    /// The nodes that have not responded.
+    pub(crate) missing: u32,
+    pub(crate) connections: u32,
+}
+
+impl ClusterChannels {
+    fn draw_request(&mut self, worker: usize) -> crate::cluster::ClusterRequestId {
+        self.last_request += 1;
+        request_id(worker, self.last_request)
+    }
+
+    /// Returns the channel, for a subscriber.
+    fn channel(
+        &mut self,
+        channel: &Arc<str>,
+        options: ChannelOptions,
+        now: Duration,
+    ) -> &mut MirroredChannel {
+        let ClusterChannels { channels, outbox, .. } = self;
+        channels.entry(Arc::clone(channel)).or_insert_with(|| {
+            outbox.push_back(ClusterRequest::Interested {
+                channel: Arc::clone(channel),
+                options,
+                needs_state: false,
+            });
+            MirroredChannel {
+                options,
+                is_live: false,
+                held: VecDeque::new(),
+                held_since: now,
+            }
+        })
+    }
+
+    /// Handles a request of a subscriber at the shard, and notifies the cluster.
+    fn pass_on(&mut self, shard: &mut ChannelShard, from: WorkerId, message: ShardRequest, now: Duration) {
+        let (channel, member) = match &message {
+            ShardRequest::Subscribe(subscribing) => {
+                let joined = subscribing.info.clone().map(|info| ClusterRequest::Joined {
+                    channel: Arc::clone(&subscribing.channel),
+                    info,
+                });
+                (Arc::clone(&subscribing.channel), joined)
+            }
+            ShardRequest::Unsubscribe { channel, client, .. } => {
+                let left = client.clone().map(|client| ClusterRequest::Left {
+                    channel: Arc::clone(channel),
+                    client,
+                });
+                (Arc::clone(channel), left)
+            }
+            ShardRequest::Publish { .. } | ShardRequest::Query { .. } => return,
+        };
+        shard.handle(from, message, now);
+        self.outbox.extend(member);
+        let is_waiting = self
+            .channels
+            .get(&channel)
+            .is_some_and(|channel| !channel.held.is_empty());
+        if !is_waiting && !shard.has_subscribers(&channel) && self.channels.remove(&channel).is_some() {
+            self.outbox.push_back(ClusterRequest::Uninterested { channel });
+        }
+    }
+
+    /// Makes a channel live, and handles the requests that have waited.
+    fn release(&mut self, shard: &mut ChannelShard, channel: &str, now: Duration) {
+        let Some(mirrored) = self.channels.get_mut(channel) else {
+            return;
+        };
+        mirrored.is_live = true;
+        for (from, message) in std::mem::take(&mut mirrored.held) {
+            self.pass_on(shard, from, message, now);
+        }
+    }
+
+    /// Rejects subscribers that have waited too long.
+    fn expire(&mut self, shard: &mut ChannelShard, now: Duration) {
+        let is_late = |channel: &MirroredChannel| {
+            !channel.held.is_empty() && now >= channel.held_since + limits::CLUSTER_STATE_TIMEOUT
+        };
+        let late = self.channels.iter().filter(|(_, channel)| is_late(channel));
+        let late: Vec<Arc<str>> = late.map(|(name, _)| Arc::clone(name)).collect();
+        for name in late {
+            let held = self
+                .channels
+                .get_mut(&name)
+                .map(|channel| std::mem::take(&mut channel.held));
+            for (from, message) in held.unwrap_or_default() {
+                match message {
+                    ShardRequest::Subscribe(subscribing) => {
+                        let request = subscribing.request;
+                        shard.reply_to(from, ShardEvent::Behind { request });
+                    }
+                    other => self.pass_on(shard, from, other, now),
+                }
+            }
+            if !shard.has_subscribers(&name) && self.channels.remove(&name).is_some() {
+                self.outbox
+                    .push_back(ClusterRequest::Uninterested { channel: name });
+            }
+        }
+    }
+
+    fn reply(&mut self, shard: &mut ChannelShard, number: u64, reply: impl FnOnce(RequestId) -> ShardEvent) {
+        if let Some(Some((worker, request))) = self.pending.remove(&number) {
+            shard.reply_to(worker, reply(request));
+        }
+    }
+}
+
+fn unreachable_reply(request: RequestId) -> ShardEvent {
+    let result = Box::new(QueryResult::Unreachable);
+    ShardEvent::QueryResult { request, result }
+}
+
+impl PushWorker {
+    /// Handles a request at the shard, or at the channel's owner if there is a cluster.
+    pub(super) fn handle_request(
+        &self,
+        shard: &mut ChannelShard,
+        from: WorkerId,
+        message: ShardRequest,
+        now: Duration,
+    ) {
+        let Some(cluster) = &self.0.cluster else {
+            return shard.handle(from, message, now);
+        };
+        let cluster = &mut *cluster.borrow_mut();
+        let is_full = cluster.pending.len() >= limits::CLUSTER_REQUESTS;
+        match message {
+            ShardRequest::Subscribe(subscribing) => {
+                let channel = cluster.channel(&subscribing.channel, subscribing.options, now);
+                let message = ShardRequest::Subscribe(subscribing);
+                if channel.is_live {
+                    cluster.pass_on(shard, from, message, now);
+                } else {
+                    if channel.held.is_empty() {
+                        channel.held_since = now;
+                    }
+                    channel.held.push_back((from, message));
+                }
+            }
+            ShardRequest::Unsubscribe { ref channel, .. } => match cluster.channels.get_mut(channel) {
+                Some(mirrored) if !mirrored.held.is_empty() => mirrored.held.push_back((from, message)),
+                _ => cluster.pass_on(shard, from, message, now),
+            },
+            ShardRequest::Publish { origin, .. } if origin != Origin::PROGRAM => {
+                shard.handle(from, message, now);
+            }
+            ShardRequest::Publish { request, .. } if is_full => {
+                if let Some(request) = request {
+                    shard.reply_to(from, unreachable_reply(request));
+                }
+            }
+            ShardRequest::Query { request, .. } if is_full => {
+                shard.reply_to(from, unreachable_reply(request));
+            }
+            ShardRequest::Publish {
+                channel,
+                options,
+                published,
+                publish_options,
+                request,
+                ..
+            } => {
+                let number = cluster.draw_request(self.0.cx.worker());
+                cluster
+                    .pending
+                    .insert(number.0, request.map(|request| (from, request)));
+                cluster.outbox.push_back(ClusterRequest::Publish {
+                    request: number,
+                    channel,
+                    options,
+                    published,
+                    publish_options: publish_options.map(|options| *options).unwrap_or_default(),
+                });
+            }
+            ShardRequest::Query {
+                channel,
+                options,
+                query,
+                request,
+            } => {
+                let number = cluster.draw_request(self.0.cx.worker());
+                cluster.pending.insert(number.0, Some((from, request)));
+                cluster.outbox.push_back(ClusterRequest::Query {
+                    request: number,
+                    channel,
+                    options,
+                    query,
+                });
+            }
+        }
+    }
+
+    /// Applies an event of the cluster.
+    pub(super) fn apply_cluster_event(&self, shard: &mut ChannelShard, event: ClusterEvent, now: Duration) {
+        let Some(cluster) = &self.0.cluster else { return };
+        let cluster = &mut *cluster.borrow_mut();
+        match event {
+            ClusterEvent::Synced { channel, state, kind } => {
+                let options = cluster.channels.get(&channel).map(|mirrored| mirrored.options);
+                // Without subscribers here the state is not needed; the next subscriber requests it.
+                let Some(options) = options.or_else(|| shard.options(&channel)) else {
+                    return;
+                };
+                let is_applied = match kind {
+                    MirrorSync::Continued => shard.continue_mirror(&channel, options, state, now),
+                    MirrorSync::Initial | MirrorSync::Gap => {
+                        shard.restore_mirror(&channel, options, state, kind == MirrorSync::Gap, now);
+                        true
+                    }
+                };
+                if is_applied {
+                    cluster.release(shard, &channel, now);
+                } else if cluster.channels.contains_key(&channel) {
+                    cluster.outbox.push_back(ClusterRequest::Interested {
+                        channel,
+                        options,
+                        needs_state: true,
+                    });
+                }
+            }
+            ClusterEvent::Publication {
+                channel,
+                offset,
+                published,
+            } => shard.publish_mirrored(&channel, offset, published, now),
+            ClusterEvent::Member {
+                channel,
+                info,
+                is_join,
+            } => {
+                let is_enabled = shard.options(&channel).is_some_and(|options| options.join_leave);
+                shard.notify_member(&channel, &info, is_join, is_enabled);
+            }
+            ClusterEvent::Lost { channel } => {
+                if let Some(mirrored) = cluster.channels.get_mut(&channel) {
+                    mirrored.is_live = false;
+                    shard.lose_mirror(&channel);
+                }
+            }
+            ClusterEvent::Published { request, outcome } => {
+                cluster.reply(shard, request.0, |request| match outcome {
+                    ClusterPublishOutcome::Published(position) => ShardEvent::Published { request, position },
+                    ClusterPublishOutcome::ChannelLimit => ShardEvent::Rejected { request },
+                    ClusterPublishOutcome::Unreachable => unreachable_reply(request),
+                });
+            }
+            ClusterEvent::QueryResult { request, result } => {
+                cluster.reply(shard, request.0, |request| ShardEvent::QueryResult {
+                    request,
+                    result,
+                });
+            }
+            ClusterEvent::Command { from, call, payload } => self.run_remote_command(from, call, &payload),
+            ClusterEvent::CommandFinished {
+                request,
+                nodes,
+                missing,
+                connections,
+            } => {
+                if let Some(group) = cluster.commands.remove(&request.0) {
+                    group.set_reply(
+                        0,
+                        ClusterCommandResult {
+                            nodes,
+                            missing,
+                            connections,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    /// Runs a command of another node on the connections of this one, and reports their number.
+    fn run_remote_command(&self, from: u64, call: u64, payload: &Bytes) {
+        let Some(command) = command::decode(payload) else {
+            log::warn!("push: a node of the cluster has sent a command that this version does not know");
+            return;
+        };
+        let worker = self.clone();
+        let spawned = self.0.cx.spawn(async move {
+            let deadline = worker.reply_deadline();
+            // Without a result the other node reports that this one has not responded.
+            if let Ok(Some(connections)) = worker.run_counted(command, deadline).await {
+                worker.send_to_cluster(ClusterRequest::CommandResult {
+                    from,
+                    call,
+                    connections,
+                });
+            }
+        });
+        if spawned.is_err() {
+            log::warn!("push: no capacity for a command of another node");
+        }
+    }
+
+    fn send_to_cluster(&self, request: ClusterRequest) {
+        if let Some(cluster) = &self.0.cluster {
+            cluster.borrow_mut().outbox.push_back(request);
+            self.wake();
+        }
+    }
+
+    /// Runs a command on the other nodes. `None`: there is no cluster.
+    pub(crate) async fn run_on_cluster(
+        &self,
+        command: &ConnectionCommand,
+        deadline: Duration,
+    ) -> Option<ClusterCommandResult> {
+        let cluster = self.0.cluster.as_ref()?;
+        let group = ReplyGroup::new(1);
+        let request = {
+            let mut cluster = cluster.borrow_mut();
+            let request = cluster.draw_request(self.0.cx.worker());
+            cluster.commands.insert(request.0, Rc::clone(&group));
+            request
+        };
+        self.send_to_cluster(ClusterRequest::Command {
+            request,
+            payload: command::encode(command),
+        });
+        let results = group.all(&self.0.cx, deadline).await;
+        cluster.borrow_mut().commands.remove(&request.0);
+        results?.into_iter().next()
+    }
+
+    /// Passes queued requests to the cluster, as far as there is room.
+    pub(super) fn flush_cluster(&self) {
+        let (Some(cluster), Some(queue)) = (&self.0.cluster, self.0.settings.cluster.get()) else {
+            return;
+        };
+        let outbox = &mut cluster.borrow_mut().outbox;
+        let is_any = !outbox.is_empty();
+        while let Some(request) = outbox.pop_front() {
+            if let Err(request) = queue.push(request) {
+                outbox.push_front(request);
+                break;
+            }
+        }
+        if is_any {
+            queue.wake();
+        }
+    }
+
+    /// Rejects subscribers that wait too long for the state of their channel. Called each second.
+    pub(super) fn expire_cluster_subscribers(&self) {
+        if let Some(cluster) = &self.0.cluster {
+            let now = self.0.cx.now().since(Time(0));
+            cluster.borrow_mut().expire(&mut self.0.shard.borrow_mut(), now);
+        }
+    }
+}
