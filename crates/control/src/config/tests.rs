@@ -21,6 +21,7 @@ mod kubernetes;
 mod limits;
 mod nats;
 mod policies;
+mod process_log;
 mod push;
 mod push_cluster;
 mod retries;

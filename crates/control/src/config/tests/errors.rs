@@ -552,23 +552,6 @@ fn where_an_access_log_goes() {
 }
 
 #[test]
-fn the_process_log_is_text_or_json() {
-    use ringmain_gateway::model::ProcessLogFormat;
-    let format = |log: &str| {
-        let config = valid_config(&format!("listen: :80\nto: http://127.0.0.1:1\n{log}\n"));
-        config.process_log.format
-    };
-    assert_eq!(format(""), ProcessLogFormat::Text);
-    assert_eq!(format("log: {}"), ProcessLogFormat::Text);
-    assert_eq!(format("log: {format: text}"), ProcessLogFormat::Text);
-    assert_eq!(format("log: {format: json}"), ProcessLogFormat::Json);
-    check_errors(
-        "listen: :80\nto: http://127.0.0.1:1\nlog: {format: logfmt}\n",
-        &["3:15: expected one of `text`, `json`, found `logfmt`"],
-    );
-}
-
-#[test]
 fn words_of_other_programs_are_explained() {
     let check = |text: &str, expected: &str| {
         let errors = all_errors_of(text);
