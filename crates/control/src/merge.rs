@@ -156,6 +156,7 @@ fn merge_parts(file: &Config, objects: Config) -> Config {
         admin: file.admin.clone(),
         access_log: file.access_log.clone(),
         limits: file.limits.clone(),
+        process_log: file.process_log,
     }
 }
 
