@@ -90,7 +90,7 @@ impl<P> Table<P> {
         unchanged.any(|route| rules::upstream_targets(route).any(|(.., name)| removed.contains(name)))
     }
 
-    /// Compiles the changed routes. `None`: one of them has a problem.
+    /// Compiles the changed routes. `None`: a changed route has a problem.
     fn compile_changed(
         &self,
         config: &Config,

@@ -530,7 +530,7 @@ fn affect_all(store: &Store, changes: &Changes) -> bool {
         Kind::GatewayClass | Kind::ReferenceGrant | Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => {
             true
         }
-        // Whether a policy is valid decides about the routes to its Services.
+        // The routes to a Service depend on the validity of its policy.
         Kind::Secret | Kind::ConfigMap => store
             .all::<BackendTlsPolicy>()
             .any(|policy| policy.metadata.namespace == key.namespace && refers_to(policy, key)),

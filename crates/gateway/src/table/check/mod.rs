@@ -101,7 +101,7 @@ impl CleanParts {
     }
 }
 
-/// A set of names, which shares most of them with the set that it was made of.
+/// A set of names. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NameSet {
     /// Sorted.
