@@ -87,10 +87,11 @@ fn problems_of_the_data_plane_are_reported_while_they_last() {
     let mut pool = Pool::new(Network::parse("10.0.0.0/24").unwrap());
     pool.assign(&turn.gateways(&store));
     store.take_changes();
+    let none: [Vec<String>; 3] = Default::default();
     let changed = turn.translate(&store, &pool);
     turn.publish(&store, &changed, Duration::ZERO);
     let all = |wanted| ["Gateway/n/g", "HTTPRoute/n/a", "HTTPRoute/n/b"].map(|object| faults(wanted, object));
-    assert_eq!(all(&wanted), [vec![], vec![], vec![]] as [Vec<String>; 3]);
+    assert_eq!(all(&wanted), none);
 
     // Problems with parts of objects that do not change.
     let problem = |part, consequence| Problem {
@@ -126,5 +127,5 @@ fn problems_of_the_data_plane_are_reported_while_they_last() {
     }
     plane.0.lock().unwrap().clear();
     turn_again(&mut store);
-    assert_eq!(all(&wanted), [vec![], vec![], vec![]] as [Vec<String>; 3]);
+    assert_eq!(all(&wanted), none);
 }
