@@ -176,28 +176,9 @@ impl<P> Table<P> {
             compiled.push(number);
             routes.push(shared);
         }
-        let guarding = routes.iter().map(|route| &**route.route());
-        let guarding: Vec<&Route> = guarding.filter(|route| guards_paths(route)).collect();
-        let mut builder = host_map::HostMapBuilder::new(&routes, &checked.streams);
-        let last_listeners = last.iter().flat_map(|last| &last.listeners);
-        let last_listeners: BTreeMap<&Name, &AttachedListener<P>> = last_listeners
-            .map(|attached| (&attached.listener.name, attached))
-            .collect();
-        let listeners = checked.listeners.iter().map(|listener| {
-            let last = last_listeners.get(&listener.name);
-            let (hosts, streams) = builder.attach_listener(listener, last.map(|last| &*last.hosts));
-            AttachedListener {
-                listener: Arc::clone(listener),
-                hosts,
-                streams,
-                guards_paths: is_guarded(listener, &guarding),
-            }
-        });
-        let listeners = listeners.collect();
+        let listeners = attach_listeners(&checked, &routes, last);
         let addresses = AddressTable::new(&checked.listeners, &checked.left_out);
         let clean = checked.clean_parts(clean_routes);
-        drop(builder);
-        drop(guarding);
         let CheckedConfig {
             upstreams, problems, ..
         } = checked;
@@ -306,6 +287,32 @@ impl<P> Table<P> {
         let of = |table: &Table<P>| table.listeners[listener].hosts.find_exact(Some(&host)).cloned();
         matches!((of(self), of(other)), (Some(own), Some(other)) if Arc::ptr_eq(&own, &other))
     }
+}
+
+/// Attaches routes to the listeners. Hosts that are those of the last table are shared with it.
+fn attach_listeners<P>(
+    checked: &CheckedConfig<'_>,
+    routes: &[Arc<CompiledRoute<P>>],
+    last: Option<&Table<P>>,
+) -> Box<[AttachedListener<P>]> {
+    let guarding = routes.iter().map(|route| &**route.route());
+    let guarding: Vec<&Route> = guarding.filter(|route| guards_paths(route)).collect();
+    let mut builder = host_map::HostMapBuilder::new(routes, &checked.streams);
+    let last_listeners = last.iter().flat_map(|last| &last.listeners);
+    let last_listeners: BTreeMap<&Name, &AttachedListener<P>> = last_listeners
+        .map(|attached| (&attached.listener.name, attached))
+        .collect();
+    let listeners = checked.listeners.iter().map(|listener| {
+        let last = last_listeners.get(&listener.name);
+        let (hosts, streams) = builder.attach_listener(listener, last.map(|last| &*last.hosts));
+        AttachedListener {
+            listener: Arc::clone(listener),
+            hosts,
+            streams,
+            guards_paths: is_guarded(listener, &guarding),
+        }
+    });
+    listeners.collect()
 }
 
 /// Replaces routes that equal the last configuration's by those, so that none is held twice.

@@ -1,4 +1,4 @@
-//! Compiles a table of which only some routes and upstreams differ from those of the last one, in time that depends on what has changed.
+//! Compiles a table of which only some routes and upstreams differ from those of the last one, without reading any other part.
 //!
 //! Owns the conditions for that: the last table has no problems, neither have the changed parts, and all other parts are the same objects.
 //! Otherwise the configuration is compiled as a whole, with the same result.
@@ -90,7 +90,7 @@ impl<P> Table<P> {
         unchanged.any(|route| rules::upstream_targets(route).any(|(.., name)| removed.contains(name)))
     }
 
-    /// Compiles the changed routes. `None`: one of them has a problem.
+    /// Compiles the changed routes. `None`: a changed route has a problem.
     fn compile_changed(
         &self,
         config: &Config,

@@ -1,5 +1,8 @@
 //! One turn from objects to statuses: the translation, its application, and the documents to write. Knows neither feeds nor requests.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;

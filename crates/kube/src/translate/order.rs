@@ -15,7 +15,7 @@ const SINGLE_CHANGES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct RouteOrder {
     by_rank: BTreeMap<Rank, Arc<Memo>>,
-    /// The parts of all routes, in that order.
+    /// The parts of every route, in that order.
     routes: Vec<Arc<Route>>,
     streams: Vec<Arc<StreamRoute>>,
     /// Changes since the lists were complete; above [`SINGLE_CHANGES`] the lists are not.

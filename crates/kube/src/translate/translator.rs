@@ -1,4 +1,4 @@
-//! Translations that follow each other: only what depends on a change is translated again.
+//! Translations that follow each other: only parts that depend on a change are translated again.
 //!
 //! ```text
 //! changes ─┬─ endpoints alone ───────────────────▶ endpoints of their upstreams
@@ -122,7 +122,7 @@ struct MemoReads {
     traffic: Box<[(Id, Id)]>,
 }
 
-/// What a translation is for.
+/// The extent of a translation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Routes,
@@ -530,7 +530,7 @@ fn affect_all(store: &Store, changes: &Changes) -> bool {
         Kind::GatewayClass | Kind::ReferenceGrant | Kind::BackendTlsPolicy | Kind::XBackendTrafficPolicy => {
             true
         }
-        // Whether a policy is valid decides about the routes to its Services.
+        // The routes to a Service depend on the validity of its policy.
         Kind::Secret | Kind::ConfigMap => store
             .all::<BackendTlsPolicy>()
             .any(|policy| policy.metadata.namespace == key.namespace && refers_to(policy, key)),

@@ -96,41 +96,52 @@ fn follow_changes(is_frequent: fn(Kind) -> bool) -> Seen {
     seen
 }
 
+fn listener_named(name: &str) -> Value {
+    json!({"name": "http", "port": 80, "protocol": "HTTP", "hostname": format!("{name}.test")})
+}
+
+fn listener_set(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "n"},
+        "spec": {"parentRef": {"name": "g"}, "listeners": [listener_named(name)]},
+    })
+}
+
+fn route(name: &str, (kind, parent): (&str, &str), path: &str) -> Value {
+    let backend = json!({"name": "s", "port": 80});
+    json!({
+        "metadata": {"name": name, "namespace": "n"},
+        "spec": {
+            "parentRefs": [{"name": parent, "kind": kind}],
+            "rules": [{"matches": [{"path": {"value": path}}], "backendRefs": [backend]}],
+        },
+    })
+}
+
+/// Objects of a Gateway `g`, its ListenerSet `a`, and routes to both and to a ListenerSet `b` that does not exist.
+fn gateway_with_a_set() -> [(Kind, Value); 7] {
+    let class = json!({"metadata": {"name": "c"}, "spec": {"controllerName": "ringmain.dev/gateway"}});
+    let allowed = json!({"namespaces": {"from": "All"}});
+    let listeners = json!([listener_named("g")]);
+    let spec = json!({"gatewayClassName": "c", "listeners": listeners, "allowedListeners": allowed});
+    let gateway = json!({"metadata": {"name": "g", "namespace": "n"}, "spec": spec});
+    let service = json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {"ports": [{"port": 80}]}});
+    [
+        (Kind::GatewayClass, class),
+        (Kind::Gateway, gateway),
+        (Kind::Service, service),
+        (Kind::ListenerSet, listener_set("a")),
+        (Kind::HttpRoute, route("of-gateway", ("Gateway", "g"), "/")),
+        (Kind::HttpRoute, route("of-a", ("ListenerSet", "a"), "/")),
+        (Kind::HttpRoute, route("of-b", ("ListenerSet", "b"), "/")),
+    ]
+}
+
 #[test]
 fn unchanged_parts_are_the_same_objects() {
     let mut store = Store::new();
     let mut version = 0;
-    let listener = |name: &str| json!({"name": "http", "port": 80, "protocol": "HTTP", "hostname": format!("{name}.test")});
-    let set = |name: &str| {
-        json!({
-            "metadata": {"name": name, "namespace": "n"},
-            "spec": {"parentRef": {"name": "g"}, "listeners": [listener(name)]},
-        })
-    };
-    let route = |name: &str, kind: &str, parent: &str, path: &str| {
-        json!({
-            "metadata": {"name": name, "namespace": "n"},
-            "spec": {
-                "parentRefs": [{"name": parent, "kind": kind}],
-                "rules": [{"matches": [{"path": {"value": path}}], "backendRefs": [{"name": "s", "port": 80}]}],
-            },
-        })
-    };
-    let class = json!({"metadata": {"name": "c"}, "spec": {"controllerName": "ringmain.dev/gateway"}});
-    let allowed = json!({"namespaces": {"from": "All"}});
-    let spec = json!({"gatewayClassName": "c", "listeners": [listener("g")], "allowedListeners": allowed});
-    let gateway = json!({"metadata": {"name": "g", "namespace": "n"}, "spec": spec});
-    let service = json!({"metadata": {"name": "s", "namespace": "n"}, "spec": {"ports": [{"port": 80}]}});
-    let objects = [
-        (Kind::GatewayClass, class),
-        (Kind::Gateway, gateway),
-        (Kind::Service, service),
-        (Kind::ListenerSet, set("a")),
-        (Kind::HttpRoute, route("of-gateway", "Gateway", "g", "/")),
-        (Kind::HttpRoute, route("of-a", "ListenerSet", "a", "/")),
-        (Kind::HttpRoute, route("of-b", "ListenerSet", "b", "/")),
-    ];
-    for (kind, object) in objects {
+    for (kind, object) in gateway_with_a_set() {
         apply(&mut store, kind, object, &mut version);
     }
     store.take_changes();
@@ -139,7 +150,7 @@ fn unchanged_parts_are_the_same_objects() {
     assert_eq!((first.listeners.len(), first.routes.len()), (2, 2));
 
     // A listener more, which its route attaches to.
-    apply(&mut store, Kind::ListenerSet, set("b"), &mut version);
+    apply(&mut store, Kind::ListenerSet, listener_set("b"), &mut version);
     let changes = store.take_changes();
     let Update::Parts(update) = translator.update(&store, &Pool::new(&store), &changes) else {
         panic!("parts");
@@ -167,7 +178,7 @@ fn unchanged_parts_are_the_same_objects() {
     assert_eq!(changed, ["Gateway/n/g", "ListenerSet/n/b", "HTTPRoute/n/of-b"]);
 
     // A route that changes is one part, and of everything else nothing is another object.
-    let changed = route("of-a", "ListenerSet", "a", "/other");
+    let changed = route("of-a", ("ListenerSet", "a"), "/other");
     apply(&mut store, Kind::HttpRoute, changed, &mut version);
     let changes = store.take_changes();
     let Update::Parts(update) = translator.update(&store, &Pool::new(&store), &changes) else {

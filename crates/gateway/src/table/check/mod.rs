@@ -101,7 +101,7 @@ impl CleanParts {
     }
 }
 
-/// A set of names, which shares most of them with the set that it was made of.
+/// A set of names. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NameSet {
     /// Sorted.
@@ -138,7 +138,7 @@ impl NameSet {
     }
 }
 
-/// What routes are checked against.
+/// The inputs of the checks of routes.
 pub(super) struct RouteChecks<'c> {
     pub(super) upstreams: &'c NameSet,
     pub(super) problems: &'c mut ProblemList,
@@ -363,7 +363,7 @@ impl<'c> CheckedConfig<'c> {
         CleanParts::new(routes, upstreams, self.listeners.iter().copied())
     }
 
-    /// Returns what routes are checked against.
+    /// Returns the inputs of the checks of routes.
     pub(super) fn route_checks(&mut self) -> RouteChecks<'_> {
         RouteChecks {
             upstreams: &self.upstreams,

@@ -1,4 +1,4 @@
-//! Configurations that follow each other: comparing the changed upstreams alone gives what comparing all of them gives.
+//! Configurations that follow each other: comparing the changed upstreams alone has the same result as comparing every upstream.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
