@@ -163,7 +163,7 @@ class Cluster:
     def add_slice(self, name, number, port, admin=None):
         labels = {"kubernetes.io/service-name": name}
         piece = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": f"{name}-{number}", "labels": labels}}
-        piece |= {"addressType": "IPv4", "ports": [{"name": "http", "port": port}], "endpoints": [{"addresses": [own_address()]}]}
+        piece |= {"addressType": "IPv4", "ports": [{"name": "http", "port": port}], "endpoints": [{"addresses": [own_address()], "conditions": {"ready": True, "serving": True, "terminating": False}}]}
         self.post(SLICES, piece, admin)
 
     def start(self):
