@@ -33,7 +33,7 @@ impl Server {
 push:
   anonymous: true
   api_key: key
-  channels: {{history: {{publications: 10, time: 1m}}, presence: true, recovery: true}}
+  channels: {{retention: {{publications: 10, time: 1m}}, presence: true, recovery: true}}
   cluster: {{listen: '{}', nodes: '{}'}}
 routes: {{live: {{rules: [{{match: /, push: true}}]}}}}
 ",
