@@ -13,7 +13,9 @@ fn with(cluster: &str) -> String {
 
 #[test]
 fn a_node_is_read_with_its_defaults() {
-    let config = valid_config(&with("{listen: '127.0.0.1:7946', nodes: ['127.0.0.1:7947', 'push:7946']}"));
+    let config = valid_config(&with(
+        "{listen: '127.0.0.1:7946', nodes: ['127.0.0.1:7947', 'push:7946']}",
+    ));
     let push = config.push.as_deref().expect("push");
     let cluster = push.cluster.as_deref().expect("a cluster");
     let listen: SocketAddr = "127.0.0.1:7946".parse().expect("an address");
