@@ -10,7 +10,7 @@ use ringmain_hub::history::{Epoch, History, Recovery, StreamPosition};
 use ringmain_hub::mail::{ChannelQuery, EpochFilter};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
-use super::{LinkId, Mutation, Node};
+use super::{Mutation, Node};
 use crate::frame::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
 use crate::member::Uid;
