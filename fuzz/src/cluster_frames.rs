@@ -7,7 +7,7 @@ use ringmain_cluster::frame::{Frame, FrameDecoder, FrameError};
 /// Laws: no panic; a cut changes neither the frames nor the error; a decoded frame is encoded and decoded as the same frame.
 ///
 /// # Panics
-/// When a law is broken.
+/// If a law is broken.
 pub fn run(input: &[u8]) {
     let Some((cut, bytes)) = input.split_first_chunk::<2>() else {
         return;

@@ -2,7 +2,7 @@
 //! connections to other nodes.
 //!
 //! ```text
-//! worker ─ Local ─▶ Node ─ frames ─▶ links to other nodes
+//! worker ─ NodeRequest ─▶ Node ─ frames ─▶ links to other nodes
 //!        ◀─ Event ──     ◀─ frames ──
 //! ```
 //!

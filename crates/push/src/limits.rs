@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Messages in a queue between two workers, in each direction. Further messages wait at the sender, in order.
 pub const QUEUE: usize = 1024;
 
-/// Requests of all workers that wait for the thread of the cluster. Further ones wait at their worker, in order.
+/// Requests of the workers that wait for the thread of the cluster. Further ones wait at their worker, in order.
 pub const CLUSTER_QUEUE: usize = 1 << 14;
 
 /// Publications and queries of one worker that wait for their channels' owners. Further ones fail as if the owner had not responded.

@@ -123,6 +123,13 @@ fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             request: fields.u64()?,
             outcome: fields.outcome()?,
         },
+        _ => return read_query_frame(kind, fields),
+    })
+}
+
+/// Reads the kinds about members, queries and calls.
+fn read_query_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
+    Some(match kind {
         10 => {
             let (channel, has_more) = (fields.channel()?, fields.flag()?);
             let members = fields.members()?;

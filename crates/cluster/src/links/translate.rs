@@ -8,7 +8,7 @@ use ringmain_push::cluster::{
 
 use crate::frame::{Answer, ChannelSettings, Publish, PublishOutcome};
 use crate::member::Uid;
-use crate::node::{Event, LinkId, Local, SyncKind};
+use crate::node::{Event, LinkId, NodeRequest, SyncKind};
 
 fn settings(options: &ChannelOptions) -> ChannelSettings {
     ChannelSettings {
@@ -19,27 +19,27 @@ fn settings(options: &ChannelOptions) -> ChannelSettings {
 }
 
 /// Returns the node's request, or the event that answers it at once.
-pub(super) fn local(request: ClusterRequest) -> Result<Local, ClusterEvent> {
+pub(super) fn local(request: ClusterRequest) -> Result<NodeRequest, ClusterEvent> {
     Ok(match request {
         ClusterRequest::Interested {
             channel,
             options,
             needs_state,
-        } => Local::Interested {
+        } => NodeRequest::Interested {
             channel,
             settings: settings(&options),
             needs_state,
         },
-        ClusterRequest::Uninterested { channel } => Local::Uninterested { channel },
-        ClusterRequest::Joined { channel, info } => Local::Joined { channel, info },
-        ClusterRequest::Left { channel, client } => Local::Left { channel, client },
+        ClusterRequest::Uninterested { channel } => NodeRequest::Uninterested { channel },
+        ClusterRequest::Joined { channel, info } => NodeRequest::Joined { channel, info },
+        ClusterRequest::Left { channel, client } => NodeRequest::Left { channel, client },
         ClusterRequest::Publish {
             request,
             channel,
             options,
             published,
             publish_options,
-        } => Local::Publish {
+        } => NodeRequest::Publish {
             request: request.0,
             publish: Publish {
                 channel,
@@ -62,13 +62,13 @@ pub(super) fn local(request: ClusterRequest) -> Result<Local, ClusterEvent> {
             channel,
             options,
             query,
-        } => Local::Query {
+        } => NodeRequest::Query {
             request: request.0,
             channel,
             settings: settings(&options),
             query,
         },
-        ClusterRequest::Command { request, payload } => Local::Call {
+        ClusterRequest::Command { request, payload } => NodeRequest::Call {
             request: request.0,
             payload,
         },
@@ -76,7 +76,7 @@ pub(super) fn local(request: ClusterRequest) -> Result<Local, ClusterEvent> {
             from,
             call,
             connections,
-        } => Local::CallResult {
+        } => NodeRequest::CallResult {
             from: Uid(from),
             call,
             payload: Bytes::copy_from_slice(&connections.to_le_bytes()),

@@ -6,7 +6,7 @@
 //!            └▶ Lost (reported once)    └▶ removed, the owner is notified
 //! ```
 //!
-//! A node sends frames to itself where it is the owner, so an owner's own subscribers are one more mirror. Inputs are [`Local`] requests of
+//! A node sends frames to itself where it is the owner, so an owner's own subscribers are one more mirror. Inputs are [`NodeRequest`] requests of
 //! the workers, frames and changes of links, and the time; outputs are [`Event`]s for the workers, and frames by link. After each input the
 //! caller polls both.
 
@@ -40,7 +40,7 @@ pub struct LinkId(pub u64);
 
 /// A request of the workers of this node.
 #[derive(Debug)]
-pub enum Local {
+pub enum NodeRequest {
     /// The first subscriber of a channel. [`Event::Synced`] follows once the owner has replied, at once if the mirror is live.
     Interested {
         /// The channel.
@@ -154,7 +154,7 @@ pub enum Event {
         /// The answer.
         answer: Answer,
     },
-    /// A request of another node. [`Local::CallResult`] must follow.
+    /// A request of another node. [`NodeRequest::CallResult`] must follow.
     Call {
         /// The node.
         from: Uid,
@@ -301,25 +301,25 @@ impl Node {
     }
 
     /// Handles a request of the workers.
-    pub fn handle(&mut self, local: Local, now: Duration) {
+    pub fn handle(&mut self, local: NodeRequest, now: Duration) {
         match local {
-            Local::Interested {
+            NodeRequest::Interested {
                 channel,
                 settings,
                 needs_state,
             } => self.add_interest(channel, settings, needs_state, now),
-            Local::Uninterested { channel } => self.mirrors.set_idle(&channel, now),
-            Local::Joined { channel, info } => self.join_local(&channel, info),
-            Local::Left { channel, client } => self.leave_local(&channel, &client),
-            Local::Publish { request, publish } => self.publish_local(request, publish, now),
-            Local::Query {
+            NodeRequest::Uninterested { channel } => self.mirrors.set_idle(&channel, now),
+            NodeRequest::Joined { channel, info } => self.join_local(&channel, info),
+            NodeRequest::Left { channel, client } => self.leave_local(&channel, &client),
+            NodeRequest::Publish { request, publish } => self.publish_local(request, publish, now),
+            NodeRequest::Query {
                 request,
                 channel,
                 settings,
                 query,
             } => self.query_local(request, channel, settings, query, now),
-            Local::Call { request, payload } => self.start_call(request, payload, now),
-            Local::CallResult { from, call, payload } => {
+            NodeRequest::Call { request, payload } => self.start_call(request, payload, now),
+            NodeRequest::CallResult { from, call, payload } => {
                 self.send(
                     from,
                     Frame::CallResult {

@@ -1,5 +1,7 @@
 //! The channels that this node owns: offsets, history, members, and the nodes with mirrors.
 
+mod members;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +10,7 @@ use ringmain_hub::history::{Epoch, History, Recovery, StreamPosition};
 use ringmain_hub::mail::{ChannelQuery, EpochFilter};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
-use super::{LinkId, Mutation, Node};
+use super::{Mutation, Node};
 use crate::frame::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
 use crate::member::Uid;
@@ -433,117 +435,6 @@ impl Node {
         {
             let (channel, epoch) = (Arc::clone(channel), owned.epoch);
             self.send(owner, Frame::Ended { channel, epoch });
-        }
-    }
-
-    pub(super) fn announce_members(
-        &mut self,
-        from: Uid,
-        link: Option<LinkId>,
-        channel: &str,
-        members: Vec<Arc<ClientInfo>>,
-        has_more: bool,
-    ) {
-        let Some(owned) = self.owned.channels.get_mut(channel) else {
-            return;
-        };
-        let mut announced = owned.announced.remove(&from).unwrap_or_default();
-        announced.extend(members);
-        if !has_more {
-            self.replace_members(from, channel, announced);
-        } else if announced.len() < limits::ANNOUNCED_MEMBERS {
-            owned.announced.insert(from, announced);
-        } else if let Some(link) = link {
-            let now = self.last_tick;
-            self.link_down(link, now);
-            self.emit(super::Event::Close(link));
-        }
-    }
-
-    /// Replaces the members that are connected to a node.
-    fn replace_members(&mut self, node: Uid, channel: &str, members: Vec<Arc<ClientInfo>>) {
-        let Some((name, owned)) = self.owned.channels.get_key_value(channel) else {
-            return;
-        };
-        let name = Arc::clone(name);
-        let current: BTreeSet<&str> = members.iter().map(|info| &*info.client).collect();
-        let left: Vec<_> = owned
-            .members
-            .iter()
-            .filter(|(client, member)| member.node == node && !current.contains(&***client))
-            .map(|(_, member)| Arc::clone(&member.info))
-            .collect();
-        for info in left {
-            self.change_member(node, &name, info, false);
-        }
-        for info in members {
-            self.change_member(node, &name, info, true);
-        }
-    }
-
-    pub(super) fn change_member(
-        &mut self,
-        from: Uid,
-        channel: &Arc<str>,
-        info: Arc<ClientInfo>,
-        is_join: bool,
-    ) {
-        let Some(owned) = self.owned.channels.get_mut(channel) else {
-            return;
-        };
-        if !owned.settings.members {
-            return;
-        }
-        let is_changed = if is_join {
-            let member = OwnedMember {
-                node: from,
-                info: Arc::clone(&info),
-            };
-            owned.members.insert(Arc::from(&*info.client), member).is_none()
-        } else {
-            let is_of_node = owned
-                .members
-                .get(&*info.client)
-                .is_some_and(|member| member.node == from);
-            is_of_node && owned.members.remove(&*info.client).is_some()
-        };
-        if is_changed {
-            self.send_presence(from, channel, &info, is_join);
-        }
-    }
-
-    fn send_presence(&mut self, except: Uid, channel: &str, info: &Arc<ClientInfo>, is_join: bool) {
-        let interests = self.owned.channels.get(channel).map(|owned| {
-            let others = owned.interests.iter().filter(|interest| interest.node != except);
-            others.map(|interest| (interest.node, interest.number)).collect()
-        });
-        for (node, number) in interests.unwrap_or_else(Vec::new) {
-            let info = Arc::clone(info);
-            self.send(
-                node,
-                Frame::Presence {
-                    number,
-                    info,
-                    is_join,
-                },
-            );
-        }
-    }
-
-    /// Removes the members that were connected to a node, in channels that it has not subscribed to again.
-    pub(super) fn remove_unconfirmed(&mut self, node: Uid) {
-        for name in self.owned.names() {
-            let owned = self.owned.channels.get(&name);
-            if owned.is_some_and(|owned| owned.interests.iter().all(|interest| interest.node != node)) {
-                self.replace_members(node, &name, Vec::new());
-            }
-        }
-    }
-
-    /// Removes the members that were connected to a node that is gone.
-    pub(super) fn remove_members_of(&mut self, node: Uid) {
-        for name in self.owned.names() {
-            self.replace_members(node, &name, Vec::new());
         }
     }
 

@@ -69,38 +69,6 @@ fn all_frames() -> Vec<Frame> {
         members: false,
         ..settings()
     };
-    let publish = |options| Frame::Publish {
-        request: 4,
-        publish: Publish {
-            channel: Arc::clone(&channel),
-            settings: settings(),
-            published: published(),
-            options,
-        },
-    };
-    let key = PublishOptions {
-        transient: true,
-        idempotency: Some(Idempotency {
-            key: "once".into(),
-            window: Duration::from_secs(5),
-        }),
-    };
-    let query = |query| Frame::Query {
-        request: 8,
-        channel: Arc::clone(&channel),
-        settings: settings(),
-        query,
-    };
-    let history = |since, epoch| {
-        query(ChannelQuery::History {
-            query: HistoryQuery {
-                since,
-                limit: 5,
-                reverse: since.is_none(),
-            },
-            epoch,
-        })
-    };
     let mut frames = vec![
         member(1),
         Frame::Beat,
@@ -136,8 +104,29 @@ fn all_frames() -> Vec<Frame> {
             offset: 11,
             published: published(),
         },
-        publish(PublishOptions::default()),
-        publish(key),
+        Frame::Call {
+            request: 6,
+            payload: Bytes::from_static(b"do"),
+        },
+        Frame::CallResult {
+            request: 6,
+            payload: Bytes::from_static(b"done"),
+        },
+        Frame::Ended {
+            channel,
+            epoch: Epoch::new(1),
+        },
+    ];
+    frames.extend(member_frames());
+    frames.extend(requests());
+    frames.extend(replies(position));
+    frames
+}
+
+/// Returns each frame about members.
+fn member_frames() -> Vec<Frame> {
+    let channel: Arc<str> = "news:1".into();
+    vec![
         Frame::Members {
             channel: Arc::clone(&channel),
             members: vec![Arc::new(info()), Arc::new(ClientInfo::default())],
@@ -153,25 +142,58 @@ fn all_frames() -> Vec<Frame> {
             info: Arc::new(info()),
             is_join: false,
         },
+    ]
+}
+
+/// Returns each publication and query for an owner.
+fn requests() -> Vec<Frame> {
+    let channel: Arc<str> = "news:1".into();
+    let publish = |options| Frame::Publish {
+        request: 4,
+        publish: Publish {
+            channel: Arc::clone(&channel),
+            settings: settings(),
+            published: published(),
+            options,
+        },
+    };
+    let key = PublishOptions {
+        transient: true,
+        idempotency: Some(Idempotency {
+            key: "once".into(),
+            window: Duration::from_secs(5),
+        }),
+    };
+    let query = |query| Frame::Query {
+        request: 8,
+        channel: Arc::clone(&channel),
+        settings: settings(),
+        query,
+    };
+    let history = |since, epoch| {
+        query(ChannelQuery::History {
+            query: HistoryQuery {
+                since,
+                limit: 5,
+                reverse: since.is_none(),
+            },
+            epoch,
+        })
+    };
+    vec![
+        publish(PublishOptions::default()),
+        publish(key),
         history(Some(3), EpochFilter::Exact(Epoch::new(5))),
         history(None, EpochFilter::Any),
         history(None, EpochFilter::Foreign),
         query(ChannelQuery::Presence),
         query(ChannelQuery::PresenceStats),
         query(ChannelQuery::ClearHistory),
-        Frame::Call {
-            request: 6,
-            payload: Bytes::from_static(b"do"),
-        },
-        Frame::CallResult {
-            request: 6,
-            payload: Bytes::from_static(b"done"),
-        },
-        Frame::Ended {
-            channel,
-            epoch: Epoch::new(1),
-        },
-    ];
+    ]
+}
+
+/// Returns each reply to a publication or a query.
+fn replies(position: StreamPosition) -> Vec<Frame> {
     let outcomes = [
         PublishOutcome::Published(Some(position)),
         PublishOutcome::Published(None),
@@ -179,7 +201,9 @@ fn all_frames() -> Vec<Frame> {
         PublishOutcome::ChannelLimit,
         PublishOutcome::Unknown,
     ];
-    frames.extend(outcomes.map(|outcome| Frame::Published { request: 4, outcome }));
+    let mut frames: Vec<Frame> = outcomes
+        .map(|outcome| Frame::Published { request: 4, outcome })
+        .into();
     let answers = [
         Answer::History {
             publications: vec![(1, published())],

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_cluster::limits;
 use ringmain_cluster::member::{Member, Role, Uid, owner};
-use ringmain_cluster::node::{Event, LinkId, Local, Node};
+use ringmain_cluster::node::{Event, LinkId, Node, NodeRequest};
 
 fn member(uid: u64, role: Role, weight: u16) -> Member {
     Member {
@@ -98,7 +98,7 @@ fn a_call_reports_the_nodes_that_have_run_it() {
     let now = Duration::from_secs(1);
     let mut pair = Pair::new(now);
     let payload = Bytes::from_static(b"disconnect");
-    let call = |request| Local::Call {
+    let call = |request| NodeRequest::Call {
         request,
         payload: Bytes::from_static(b"disconnect"),
     };
@@ -114,7 +114,7 @@ fn a_call_reports_the_nodes_that_have_run_it() {
     };
     assert_eq!((from, received), (Uid(1), payload));
     pair.0[1].handle(
-        Local::CallResult {
+        NodeRequest::CallResult {
             from,
             call: number,
             payload: Bytes::from_static(b"1"),

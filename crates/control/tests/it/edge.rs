@@ -4,7 +4,7 @@
     reason = "tests of a real program have real threads and real time"
 )]
 
-mod program;
+pub(crate) mod program;
 mod upstream;
 
 use aws_lc_rs::hmac;

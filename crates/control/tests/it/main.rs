@@ -3,3 +3,4 @@
 mod edge;
 mod nats;
 mod nats_protocol;
+mod push_cluster;

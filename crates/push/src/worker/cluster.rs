@@ -21,7 +21,9 @@ use super::PushWorker;
 use super::pending_replies::ReplyGroup;
 use super::user_commands::ConnectionCommand;
 use crate::cluster::queue::request_id;
-use crate::cluster::{ClusterEvent, ClusterPublishOutcome, ClusterRequest, MirrorSync, command};
+use crate::cluster::{
+    ClusterEvent, ClusterPublishOutcome, ClusterRequest, MirrorSync, MirroredState, command,
+};
 use crate::limits;
 
 /// See the module.
@@ -110,6 +112,80 @@ impl ClusterChannels {
             .is_some_and(|channel| !channel.held.is_empty());
         if !is_waiting && !shard.has_subscribers(&channel) && self.channels.remove(&channel).is_some() {
             self.outbox.push_back(ClusterRequest::Uninterested { channel });
+        }
+    }
+
+    /// Passes a publication or a query to the owner of its channel.
+    fn forward(&mut self, worker: usize, from: WorkerId, message: ShardRequest) {
+        let number = self.draw_request(worker);
+        let (request, forwarded) = match message {
+            ShardRequest::Publish {
+                channel,
+                options,
+                published,
+                publish_options,
+                request,
+                ..
+            } => {
+                let publish = ClusterRequest::Publish {
+                    request: number,
+                    channel,
+                    options,
+                    published,
+                    publish_options: publish_options.map(|options| *options).unwrap_or_default(),
+                };
+                (request, publish)
+            }
+            ShardRequest::Query {
+                channel,
+                options,
+                query,
+                request,
+            } => {
+                let query = ClusterRequest::Query {
+                    request: number,
+                    channel,
+                    options,
+                    query,
+                };
+                (Some(request), query)
+            }
+            ShardRequest::Subscribe(_) | ShardRequest::Unsubscribe { .. } => return,
+        };
+        self.pending
+            .insert(number.0, request.map(|request| (from, request)));
+        self.outbox.push_back(forwarded);
+    }
+
+    /// Applies the state of a channel, and handles the requests that have waited for it.
+    fn sync(
+        &mut self,
+        shard: &mut ChannelShard,
+        channel: Arc<str>,
+        state: MirroredState,
+        kind: MirrorSync,
+        now: Duration,
+    ) {
+        let options = self.channels.get(&channel).map(|mirrored| mirrored.options);
+        // Without subscribers here the state is not needed; the next subscriber requests it.
+        let Some(options) = options.or_else(|| shard.options(&channel)) else {
+            return;
+        };
+        let is_applied = match kind {
+            MirrorSync::Continued => shard.continue_mirror(&channel, options, state, now),
+            MirrorSync::Initial | MirrorSync::Gap => {
+                shard.restore_mirror(&channel, options, state, kind == MirrorSync::Gap, now);
+                true
+            }
+        };
+        if is_applied {
+            self.release(shard, &channel, now);
+        } else if self.channels.contains_key(&channel) {
+            self.outbox.push_back(ClusterRequest::Interested {
+                channel,
+                options,
+                needs_state: true,
+            });
         }
     }
 
@@ -206,40 +282,8 @@ impl PushWorker {
             ShardRequest::Query { request, .. } if is_full => {
                 shard.reply_to(from, unreachable_reply(request));
             }
-            ShardRequest::Publish {
-                channel,
-                options,
-                published,
-                publish_options,
-                request,
-                ..
-            } => {
-                let number = cluster.draw_request(self.0.cx.worker());
-                cluster
-                    .pending
-                    .insert(number.0, request.map(|request| (from, request)));
-                cluster.outbox.push_back(ClusterRequest::Publish {
-                    request: number,
-                    channel,
-                    options,
-                    published,
-                    publish_options: publish_options.map(|options| *options).unwrap_or_default(),
-                });
-            }
-            ShardRequest::Query {
-                channel,
-                options,
-                query,
-                request,
-            } => {
-                let number = cluster.draw_request(self.0.cx.worker());
-                cluster.pending.insert(number.0, Some((from, request)));
-                cluster.outbox.push_back(ClusterRequest::Query {
-                    request: number,
-                    channel,
-                    options,
-                    query,
-                });
+            ShardRequest::Publish { .. } | ShardRequest::Query { .. } => {
+                cluster.forward(self.0.cx.worker(), from, message);
             }
         }
     }
@@ -250,27 +294,7 @@ impl PushWorker {
         let cluster = &mut *cluster.borrow_mut();
         match event {
             ClusterEvent::Synced { channel, state, kind } => {
-                let options = cluster.channels.get(&channel).map(|mirrored| mirrored.options);
-                // Without subscribers here the state is not needed; the next subscriber requests it.
-                let Some(options) = options.or_else(|| shard.options(&channel)) else {
-                    return;
-                };
-                let is_applied = match kind {
-                    MirrorSync::Continued => shard.continue_mirror(&channel, options, state, now),
-                    MirrorSync::Initial | MirrorSync::Gap => {
-                        shard.restore_mirror(&channel, options, state, kind == MirrorSync::Gap, now);
-                        true
-                    }
-                };
-                if is_applied {
-                    cluster.release(shard, &channel, now);
-                } else if cluster.channels.contains_key(&channel) {
-                    cluster.outbox.push_back(ClusterRequest::Interested {
-                        channel,
-                        options,
-                        needs_state: true,
-                    });
-                }
+                cluster.sync(shard, channel, state, kind, now);
             }
             ClusterEvent::Publication {
                 channel,

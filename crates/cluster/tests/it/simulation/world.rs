@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_cluster::frame::{Answer, ChannelSettings, Frame, FrameDecoder, Publish};
 use ringmain_cluster::member::{Member, Role, Uid};
-use ringmain_cluster::node::{Event, LinkId, Local, Mutation, Node};
+use ringmain_cluster::node::{Event, LinkId, Mutation, Node, NodeRequest};
 use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::mail::{ChannelQuery, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
@@ -251,14 +251,14 @@ impl World {
             return;
         };
         node.handle(
-            Local::Interested {
+            NodeRequest::Interested {
                 channel: Arc::clone(&channel),
                 settings: SETTINGS,
                 needs_state: false,
             },
             now,
         );
-        node.handle(Local::Joined { channel, info }, now);
+        node.handle(NodeRequest::Joined { channel, info }, now);
     }
 
     fn disconnect(&mut self, index: usize) {
@@ -275,14 +275,14 @@ impl World {
             return;
         };
         node.handle(
-            Local::Left {
+            NodeRequest::Left {
                 channel: Arc::clone(&channel),
                 client: name,
             },
             now,
         );
         if !has_others {
-            node.handle(Local::Uninterested { channel }, now);
+            node.handle(NodeRequest::Uninterested { channel }, now);
         }
     }
 
@@ -304,7 +304,7 @@ impl World {
             return;
         }
         if let Some(node) = &mut self.hosts[host].node {
-            node.handle(Local::Publish { request, publish }, now);
+            node.handle(NodeRequest::Publish { request, publish }, now);
         }
     }
 
@@ -535,7 +535,7 @@ impl World {
             requests.push(request);
             let node = self.hosts[host].node.as_mut().ok_or("no node is left")?;
             node.handle(
-                Local::Query {
+                NodeRequest::Query {
                     request,
                     channel: Arc::clone(&name),
                     settings: SETTINGS,

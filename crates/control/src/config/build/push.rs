@@ -113,11 +113,7 @@ impl Builder<'_> {
         self.add_jetstream_sources(&mut push, part.jetstream);
         self.add_redis_sources(&mut push, part.redis_streams, part.redis_pubsub);
         self.add_postgres_sources(&mut push, part.postgres);
-        let has_sources = !push.nats.is_empty() || !push.sources.is_empty();
-        push.cluster = part
-            .cluster
-            .and_then(|at| self.build_push_cluster(at, has_sources))
-            .map(Arc::new);
+        push.cluster = part.cluster.and_then(|at| self.build_push_cluster(at, &push));
         if self.errors.count() == before
             && let Err(problem) = push.options(None)
         {

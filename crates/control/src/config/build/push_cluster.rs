@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringmain_cluster::limits::{NAME_BYTES, WEIGHT_MAX};
-use ringmain_gateway::model::{PushCluster, PushClusterTls};
+use ringmain_gateway::model::{self, PushCluster, PushClusterTls};
 
 use super::{Builder, list_items, parsed_value};
 use crate::config::document::{self, Field};
@@ -16,11 +16,11 @@ impl Builder<'_> {
     pub(super) fn build_push_cluster(
         &self,
         at: Spanned<document::PushClusterSection>,
-        has_sources: bool,
-    ) -> Option<PushCluster> {
+        push: &model::Push,
+    ) -> Option<Arc<PushCluster>> {
         let position = at.position;
         let part = at.value?;
-        if has_sources {
+        if !push.nats.is_empty() || !push.sources.is_empty() {
             let expected = "no consumers of brokers in a cluster: their records would reach the clients of one node only";
             self.errors.report(position, expected, "some");
             return None;
@@ -60,14 +60,14 @@ impl Builder<'_> {
                 .report(listen_at, expected, quote(&listen.to_string()));
             return None;
         }
-        Some(PushCluster {
+        Some(Arc::new(PushCluster {
             name: name?.unwrap_or_else(|| listen.to_string().into()),
             zone: self.zone.clone(),
             weight: weight?,
             listen,
             nodes: nodes?,
             tls,
-        })
+        }))
     }
 
     fn build_cluster_address(&self, at: Field<String>) -> Option<(SocketAddr, FilePosition)> {

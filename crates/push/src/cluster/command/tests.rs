@@ -1,3 +1,5 @@
+//! Commands between nodes: round trip, and payloads that are rejected.
+
 use super::*;
 
 #[test]
