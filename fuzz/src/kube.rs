@@ -71,7 +71,8 @@ pub fn run(input: &[u8]) {
         assert!(!stream.listeners.is_empty() && stream.listeners.iter().all(is_known));
     }
     let table: Table<()> = Table::compile(Arc::new(found.parts), None, &mut |_, _| Ok(()));
-    apply_problems(&mut found.findings, table.problems());
+    let changed = found.findings.keys().into_iter().collect();
+    apply_problems(&mut found.findings, table.problems(), &changed);
     let written = documents(&store, &settings, &found.findings, "2026-01-01T00:00:00Z");
     assert!(written.iter().all(|document| document.status.is_object()));
 }

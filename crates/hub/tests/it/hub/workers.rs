@@ -201,6 +201,7 @@ fn describe(result: &QueryResult) -> String {
         QueryResult::NotAvailable => "not available".to_owned(),
         QueryResult::ChannelLimit => "channel limit".to_owned(),
         QueryResult::Draining => "draining".to_owned(),
+        QueryResult::Unreachable => "unreachable".to_owned(),
     }
 }
 
