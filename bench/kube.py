@@ -7,7 +7,7 @@
 FOLDER has `up.sh`, `in.sh` and `down.sh`: a real API server without Pods, started as a rig of its own and ended afterwards. Each
 route has a Service and an EndpointSlice of its own. Each binary starts with all objects there, then routes and EndpointSlices are
 changed one at a time. The figures are wall time from the API server's response to a change until the response to a request
-shows it, and until the status of a changed route reports its generation; "of it ours" is the time from the event of the watch until
+shows it, and until the status of a changed route reports its generation; "route from watch" is the time from the event of the watch until
 every worker serves the change, as the process reports it. CPU is that of the whole process. Between turns a binary is ended, so that
 only one follows the cluster.
 
@@ -185,7 +185,7 @@ class Turn:
         return result
 
     def measure(self, changes):
-        figures = {"route served": [], "of it ours": [], "status written": [], "endpoint served": [], "of that ours": []}
+        figures = {"route served": [], "route from watch": [], "status written": [], "endpoint served": [], "endpoint from watch": []}
         # The first binary writes all statuses, at most 50 a second.
         until("the statuses of all routes", self.are_reported, within=60 + self.count / 10)
         self.change_route(0)
@@ -193,13 +193,13 @@ class Turn:
         step = max(1, self.count // changes)
         numbers = [(step * at) % self.count for at in range(changes)]
         for number in numbers:
-            served, reported = self.measure_delay(figures["of it ours"], lambda: self.change_route(number))
+            served, reported = self.measure_delay(figures["route from watch"], lambda: self.change_route(number))
             figures["route served"].append(served)
             figures["status written"].append(reported)
         routes, cpu = self.replica.cpu() - cpu, self.replica.cpu()
         for number in numbers:
             path = self.admin.request("GET", f"{GATEWAY_API}/httproutes/r{number}")["spec"]["rules"][0]["matches"][0]["path"]["value"]
-            served = self.measure_delay(figures["of that ours"], lambda: self.change_endpoints(number, path))
+            served = self.measure_delay(figures["endpoint from watch"], lambda: self.change_endpoints(number, path))
             figures["endpoint served"].append(served)
         endpoints = self.replica.cpu() - cpu
         return figures, routes / changes, endpoints / changes
