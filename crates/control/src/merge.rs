@@ -155,7 +155,7 @@ fn merge_parts(file: &Config, objects: Config) -> Config {
         push: file.push.clone(),
         admin: file.admin.clone(),
         access_log: file.access_log.clone(),
-        limits: file.limits.clone(),
+        limits: file.limits,
         process_log: file.process_log,
     }
 }

@@ -93,7 +93,7 @@ impl<P> HostMap<P> {
 pub(super) struct HostChanges<'c, P> {
     pub(super) old: Vec<&'c Arc<CompiledRoute<P>>>,
     /// With their positions in the order of routes.
-    pub(super) new: Vec<(usize, &'c Arc<CompiledRoute<P>>)>,
+    pub(super) new: PlacedRoutes<'c, P>,
 }
 
 impl<P> HostChanges<'_, P> {
@@ -106,6 +106,9 @@ impl<P> HostChanges<'_, P> {
     }
 }
 
+/// Routes with their positions.
+type PlacedRoutes<'c, P> = Vec<(usize, &'c Arc<CompiledRoute<P>>)>;
+
 impl<P> HostMap<P> {
     /// Returns the hosts after a change. `position` returns the next position of a route that stays, `None` for one that does not.
     pub(super) fn succeed(
@@ -113,7 +116,7 @@ impl<P> HostMap<P> {
         changes: &HostChanges<'_, P>,
         position: &dyn Fn(&CompiledRoute<P>) -> Option<usize>,
     ) -> HostMap<P> {
-        let mut changed: BTreeMap<Option<&Hostname>, Vec<(usize, &Arc<CompiledRoute<P>>)>> = BTreeMap::new();
+        let mut changed: BTreeMap<Option<&Hostname>, PlacedRoutes<'_, P>> = BTreeMap::new();
         for host in changes.old.iter().flat_map(|route| hosts_of(route)) {
             changed.entry(host).or_default();
         }

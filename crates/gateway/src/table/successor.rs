@@ -78,7 +78,8 @@ impl<P> Table<P> {
         let is_duplicate = new.len() < changed.len();
         let is_duplicate = is_duplicate || added.iter().any(|name| self.upstream_names.contains(name));
         // Streams were checked with the upstreams that they lead to.
-        if is_duplicate || (!config.streams.is_empty() && !(old.is_empty() && new.is_empty())) {
+        let are_same = old.is_empty() && new.is_empty();
+        if is_duplicate || !(config.streams.is_empty() || are_same) {
             return None;
         }
         check_changed_upstreams(config, changed, problems).then_some(UpstreamChanges { added, removed })

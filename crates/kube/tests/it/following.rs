@@ -92,7 +92,6 @@ fn follow_changes(is_frequent: fn(Kind) -> bool) -> Seen {
             );
         }
     }
-    println!("{seen:?}");
     seen
 }
 

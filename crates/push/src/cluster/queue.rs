@@ -41,8 +41,8 @@ impl ClusterQueue {
     }
 
     /// Adds a request, or returns it if there is no room.
-    pub(crate) fn push(&self, request: ClusterRequest) -> Result<(), ClusterRequest> {
-        self.queue.push(request)
+    pub(crate) fn push(&self, request: ClusterRequest) -> Option<ClusterRequest> {
+        self.queue.push(request).err()
     }
 
     /// Wakes the reader.

@@ -410,7 +410,7 @@ impl PushWorker {
         let outbox = &mut cluster.borrow_mut().outbox;
         let is_any = !outbox.is_empty();
         while let Some(request) = outbox.pop_front() {
-            if let Err(request) = queue.push(request) {
+            if let Some(request) = queue.push(request) {
                 outbox.push_front(request);
                 break;
             }

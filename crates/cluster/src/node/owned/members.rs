@@ -89,11 +89,11 @@ impl Node {
     }
 
     fn send_presence(&mut self, except: Uid, channel: &str, info: &Arc<ClientInfo>, is_join: bool) {
-        let interests = self.owned.channels.get(channel).map(|owned| {
+        let interests: Option<Vec<_>> = self.owned.channels.get(channel).map(|owned| {
             let others = owned.interests.iter().filter(|interest| interest.node != except);
             others.map(|interest| (interest.node, interest.number)).collect()
         });
-        for (node, number) in interests.unwrap_or_else(Vec::new) {
+        for (node, number) in interests.unwrap_or_default() {
             let info = Arc::clone(info);
             self.send(
                 node,
