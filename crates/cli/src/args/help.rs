@@ -113,16 +113,10 @@ const ENVIRONMENT: Section = Section {
         ),
         (
             "NOTIFY_SOCKET",
-            "report start, reloads, upgrades and shutdown (systemd, Type=notify)",
+            "report start, reloads and shutdown (systemd notify)",
         ),
-        (
-            "WATCHDOG_USEC",
-            "send pings while every worker responds (systemd, WatchdogSec=)",
-        ),
-        (
-            "LISTEN_FDS",
-            "accept on inherited listeners (systemd, socket activation)",
-        ),
+        ("WATCHDOG_USEC", "send pings while all workers respond (systemd)"),
+        ("LISTEN_FDS", "accept on inherited listeners (socket activation)"),
     ]),
 };
 

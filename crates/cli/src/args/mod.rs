@@ -294,7 +294,7 @@ pub(crate) struct Output {
     pub(crate) quiet: u8,
 
     /// Format of the log [default: RINGMAIN_LOG_FORMAT, then the key `log` of FILE, then text]
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    #[arg(long, value_name = "FORMAT", value_enum, hide_short_help = true)]
     pub(crate) log_format: Option<LogFormat>,
 }
 

@@ -41,7 +41,8 @@ fn open(scene: &mut Scene, content_type: &str) -> (Peer, Peer) {
         format!("HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n\r\n");
     write(&origin, head + &chunk("data: 1\n\n"));
     scene.pass(STEP);
-    assert!(client.read(usize::MAX).ends_with(b"data: 1\n\n\r\n"));
+    // In one chunk or several.
+    assert!(client.read(usize::MAX).ends_with(b"\n\n\r\n"));
     (client, origin)
 }
 

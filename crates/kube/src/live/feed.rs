@@ -30,6 +30,20 @@ pub(super) struct Topic {
     pub(super) only: Option<Id>,
 }
 
+impl Kind {
+    /// Returns the reason why a cluster has no objects of this kind, which is no failure: it is not installed, or it is experimental and the
+    /// rights to read it are not granted (the chart's `rbac.experimental`).
+    pub(super) fn absence(self, error: &Error) -> Option<&'static str> {
+        match error {
+            _ if error.is_missing() => Some("not installed in this cluster"),
+            Error::Refused { status: 403, .. } if self.is_experimental() => {
+                Some("no rights to read this experimental kind, whose objects are ignored")
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A change that a feed reports.
 #[derive(Debug)]
 pub(super) enum Change {

@@ -295,8 +295,9 @@ impl Live {
         let Some(running) = self.feeds.get_mut(&topic) else {
             return;
         };
-        if error.is_missing() {
-            log::info!("{topic}: not installed in this cluster");
+        if let Some(reason) = topic.kind.absence(error) {
+            log::info!("{topic}: {reason}");
+            self.health.recover(&topic.to_string());
         } else {
             log::warn!("{topic}: {error}; earlier objects are served, and it is retried");
             self.health

@@ -13,6 +13,7 @@ use super::lease::{lease_name, micro_time};
 use super::pool::Pool;
 use super::queue::{Next, Queue, Write};
 use super::services::{have_one_owner, service};
+use crate::api::Error;
 use crate::limits::{BACKOFF_LEAST, BACKOFF_MOST, EVENT_SERIES_EVERY, EVENTS};
 use crate::objects::{Gateway, Key, Kind, Object};
 use crate::translate::{AddressProblem, Places};
@@ -26,6 +27,27 @@ fn gateway(name: &str, spec: Value, status: Value) -> Arc<Gateway> {
     match Object::from_value(Kind::Gateway, object) {
         Ok(Object::Gateway(gateway)) => gateway,
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_experimental_kind_without_rights_is_no_failure() {
+    let refused = |status| Error::Refused {
+        request: "GET /apis".into(),
+        status,
+        reason: "Forbidden".into(),
+        message: "no".into(),
+    };
+    for (kind, status, is_absent) in [
+        (Kind::XBackendTrafficPolicy, 403, true),
+        (Kind::XBackendTrafficPolicy, 404, true),
+        (Kind::XBackendTrafficPolicy, 401, false),
+        (Kind::XBackendTrafficPolicy, 500, false),
+        (Kind::HttpRoute, 403, false),
+        (Kind::HttpRoute, 404, true),
+    ] {
+        let absence = kind.absence(&refused(status));
+        assert_eq!(absence.is_some(), is_absent, "{kind:?} {status}: {absence:?}");
     }
 }
 

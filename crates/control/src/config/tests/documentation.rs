@@ -16,6 +16,7 @@ use super::{all_errors_of, loaded};
 const UPSTREAM: &str = "listen: ':80'\nto: app\nauthorities: {staff: ca.pem}\ncertificates: {site: {chain: a.crt, key: a.key}}\nupstreams: {app: @}\n";
 const RULE: &str = "listen: ':80'\nauthorities: {staff: ca.pem}\njwt_providers: {id: {issuer: i, keys: jwks.json, algorithms: EdDSA}}\nroutes: {shop: {rules: [@]}}\n";
 const LISTENER: &str = "to: http://127.0.0.1:1\nauthorities: {staff: ca.pem}\ncertificates: {site: {chain: a.crt, key: a.key}}\nlisteners: {main: @}\n";
+const CLUSTER: &str = "listen: ':80'\nauthorities: {nodes: ca.pem}\ncertificates: {node: {chain: a.crt, key: a.key}}\nroutes: {live: {rules: [{push: true}]}}\npush: {anonymous: true, cluster: @}\n";
 const PUSH: &str = "listen: ':80'\nauthorities: {staff: ca.pem}\ncertificates: {site: {chain: a.crt, key: a.key}}\njwt_providers: {id: {issuer: i, keys: jwks.json, algorithms: EdDSA}}\nroutes: {live: {rules: [{push: true}]}}\npush: @\n";
 const PROCESS: &str = "listen: ':80'\nto: http://127.0.0.1:1\n";
 
@@ -162,6 +163,12 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         "{anonymous: true, namespaces: {prices: {retention: @}}}",
     ),
     ("PushLimits", PUSH, "{anonymous: true, limits: @}"),
+    ("PushCluster", PUSH, "{anonymous: true, cluster: @}"),
+    (
+        "PushClusterTls",
+        CLUSTER,
+        "{listen: '10.0.0.5:7946', nodes: 'push:7946', tls: @}",
+    ),
     ("Nats", PUSH, "{anonymous: true, nats: {prices: @}}"),
     (
         "NatsTls",
