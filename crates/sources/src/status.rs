@@ -178,10 +178,11 @@ impl Status {
     }
 
     pub(crate) fn disconnected(&self) {
-        self.connected.store(false, Ordering::Relaxed);
         self.set_delivers(false);
         self.set_partitions(0, 0, 0);
         self.set_lag(None);
+        // Last: a report of a lost connection has the others, too.
+        self.connected.store(false, Ordering::Release);
     }
 
     /// Sets whether the source delivers, until that changes.
@@ -271,7 +272,8 @@ impl Status {
         Report {
             name: Arc::clone(name),
             kind,
-            connected: self.connected.load(Ordering::Relaxed),
+            // First; see `disconnected`.
+            connected: self.connected.load(Ordering::Acquire),
             delivers: of(&self.delivers_until) > micros(clock::monotonic()),
             connects: of(&self.connects),
             failures: of(&self.failures),
