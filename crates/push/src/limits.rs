@@ -11,6 +11,10 @@ pub const CLUSTER_QUEUE: usize = 1 << 14;
 /// Publications and queries of one worker that wait for their channels' owners. Further ones fail as if the owner had not responded.
 pub const CLUSTER_REQUESTS: usize = 1 << 14;
 
+/// Requests that wait at one worker for room in [`CLUSTER_QUEUE`]. At the limit new subscribers must retry; members that leave, and the
+/// requests that [`CLUSTER_REQUESTS`] admits, are still added.
+pub const CLUSTER_WAITING: usize = 1 << 16;
+
 /// The time that a subscriber waits for the state of its channel; then its client must retry.
 pub const CLUSTER_STATE_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -1,4 +1,4 @@
-//! The process log as JSON: every line of a process is one object, whoever has selected the format.
+//! The process log as JSON: each line is one object, with the format from the command line, the environment or the file.
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"

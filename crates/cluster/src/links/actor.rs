@@ -96,12 +96,11 @@ impl Actor {
             tokio::select! {
                 _ = stopped.changed() => return,
                 Some(input) = self.inputs.recv() => self.handle_input(input),
-                request = requests, if is_serving => {
+                // While an event waits, none that answers a request at once has a place.
+                request = requests, if is_serving && !is_blocked => {
                     match translate::local(request) {
                         Ok(local) => self.node.handle(local, clock::monotonic()),
-                        Err(event) if self.undelivered.is_none() => self.undelivered = Some(Box::new(event)),
-                        // The worker's request fails at its deadline.
-                        Err(_) => {}
+                        Err(event) => self.undelivered = Some(Box::new(event)),
                     }
                 }
                 _ = ticks.tick() => {

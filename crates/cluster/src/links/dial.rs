@@ -154,7 +154,8 @@ impl Dialer {
                             log::debug!("cluster: a link from {address} was not opened: {error}");
                         }
                     }
-                    Ok(Err(error)) => log::warn!("cluster: a link from {address} was rejected: {error}"),
+                    // The node that has dialed logs its failure once; this side would log each connection of a scanner.
+                    Ok(Err(error)) => log::debug!("cluster: a link from {address} was rejected: {error}"),
                     Err(_) => log::debug!("cluster: a link from {address} was not opened in time"),
                 }
                 drop(permit);

@@ -15,12 +15,12 @@ pub(crate) struct ByHost<T> {
     /// Exact hosts and wildcards.
     named: NameIndex<Hostname, T>,
     wildcards: bool,
-    /// The value for every host.
+    /// The value of each host that is not in the index.
     any: Option<T>,
 }
 
 impl<T> ByHost<T> {
-    /// Indexes the values of distinct hosts, and the value for every host.
+    /// Creates the index of values by host, without duplicates; `any` is the value of each other host.
     pub(crate) fn new(named: Vec<(Hostname, T)>, any: Option<T>) -> ByHost<T> {
         ByHost {
             wildcards: named.iter().any(|(host, _)| host.wildcard_suffix().is_some()),

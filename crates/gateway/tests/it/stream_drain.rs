@@ -95,7 +95,10 @@ fn event_streams_end_at_an_even_rate() {
         let has_ended = client.read(usize::MAX) == b"0\r\n\r\n";
         if has_ended {
             assert!(client.eof() && !client.failed());
-            assert!(origin.eof() || origin.failed(), "nobody reads the rest");
+            assert!(
+                origin.eof() || origin.failed(),
+                "the connection to the origin is closed"
+            );
         }
         has_ended
     });

@@ -306,9 +306,7 @@ impl Live {
         // A kind that is not installed has no objects. A Secret that may not be read is as one that does not exist. One that could not
         // be read because the API server is gone may exist: what refers to it is translated once the server is back.
         running.is_unreachable = error.is_unreachable();
-        // So is an experimental kind without the rights to read it.
-        let is_optional = topic.only.is_some() || topic.kind.is_experimental();
-        let is_listed = error.is_missing() || (error.is_denied() && is_optional);
+        let is_listed = topic.kind.absence(error).is_some() || (error.is_denied() && topic.only.is_some());
         if is_listed && !std::mem::replace(&mut running.is_listed, true) {
             self.is_stale = true;
         }

@@ -219,7 +219,7 @@ impl Attached {
         listeners.filter_map(|listener| listener.model.clone()).collect()
     }
 
-    /// Adds the results for every Gateway and ListenerSet.
+    /// Adds the results of each Gateway and ListenerSet.
     pub(super) fn report_all(&self, counts: &RouteCounts, findings: &mut Findings) {
         for owner in self.by_owner.keys() {
             self.report(owner, counts, findings);

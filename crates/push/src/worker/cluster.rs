@@ -255,6 +255,10 @@ impl PushWorker {
         let cluster = &mut *cluster.borrow_mut();
         let is_full = cluster.pending.len() >= limits::CLUSTER_REQUESTS;
         match message {
+            ShardRequest::Subscribe(subscribing) if cluster.outbox.len() >= limits::CLUSTER_WAITING => {
+                let request = subscribing.request;
+                shard.reply_to(from, ShardEvent::Behind { request });
+            }
             ShardRequest::Subscribe(subscribing) => {
                 let channel = cluster.channel(&subscribing.channel, subscribing.options, now);
                 let message = ShardRequest::Subscribe(subscribing);

@@ -25,6 +25,12 @@ impl Builder<'_> {
             self.errors.report(position, expected, "some");
             return None;
         }
+        if push.state_dir.is_some() {
+            let expected =
+                "no `state_dir` in a cluster: a node takes the state of its channels from the other nodes";
+            self.errors.report(position, expected, "a directory");
+            return None;
+        }
         let is_complete = part.listen.is_some() && part.nodes.is_some();
         if !is_complete {
             let found = match (&part.listen, &part.nodes) {

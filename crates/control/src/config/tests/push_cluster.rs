@@ -81,3 +81,12 @@ fn incomplete_and_invalid_keys_are_reported() {
         assert!(errors.contains(expected), "{cluster}: {errors}");
     }
 }
+
+#[test]
+fn a_node_has_no_state_on_disk() {
+    let text = with("{listen: '127.0.0.1:1', nodes: 'a:1'}") + "  state_dir: /var/lib/ringmain/push\n";
+    let errors = all_errors_of(&text);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    let expected = "c.yaml:6:12: expected no `state_dir` in a cluster";
+    assert!(errors[0].starts_with(expected), "{errors:?}");
+}
