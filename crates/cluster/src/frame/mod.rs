@@ -4,7 +4,7 @@
 //! length: u32 │ kind: u8 │ fields          Hello is the first frame in each direction
 //! ```
 //!
-//! Integers are little endian; texts and bytes are preceded by their length (u32). A frame of an unknown kind from a node of a newer version
+//! Each side sends frames of the smaller one of both versions only. Integers are little endian; texts and bytes are preceded by their length (u32). A frame of an unknown kind from a node of a newer version
 //! is skipped. Must not know the state of a node.
 
 mod read;
@@ -20,11 +20,11 @@ use ringmain_hub::mail::{ChannelQuery, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use crate::limits;
-use crate::member::Member;
+use crate::member::{Member, Status};
 pub use read::FrameDecoder;
 
 /// The version of the frames that this node sends.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The oldest version of another node that this one can work with.
 pub const OLDEST_VERSION: u16 = 1;
@@ -247,6 +247,8 @@ pub enum Frame {
         /// The epoch.
         epoch: Epoch,
     },
+    /// The state of the sender: after a link is opened, and when it has changed. Since version 2.
+    Status(Status),
 }
 
 /// The reason why bytes are not a frame. The link must be closed.

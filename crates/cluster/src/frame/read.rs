@@ -12,7 +12,7 @@ use ringmain_hub::protocol::{ClientInfo, Published};
 use super::VERSION;
 use super::{Answer, ChannelSettings, ChannelState, Frame, FrameError, Publish, PublishOutcome, Tags};
 use crate::limits;
-use crate::member::{Member, Role, Uid};
+use crate::member::{Member, Phase, Role, Status, Uid};
 
 /// Decodes the frames of one direction of a link.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ impl FrameDecoder {
     }
 }
 
-const LAST_KIND: u8 = 18;
+const LAST_KIND: u8 = 19;
 
 fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
     Some(match kind {
@@ -181,6 +181,7 @@ fn read_query_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             epoch: Epoch::new(fields.u64()?),
         },
         18 => Frame::Resumed,
+        19 => Frame::Status(fields.status()?),
         _ => return None,
     })
 }
@@ -272,6 +273,19 @@ impl<'a> Fields<'a> {
             zone: zone.into(),
             role,
             weight,
+        })
+    }
+
+    fn status(&mut self) -> Option<Status> {
+        Some(Status {
+            serial: self.u32()?,
+            phase: match self.byte()? {
+                0 => Phase::Joining,
+                1 => Phase::Active,
+                2 => Phase::Leaving,
+                _ => return None,
+            },
+            clients: self.u32()?,
         })
     }
 

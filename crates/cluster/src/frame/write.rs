@@ -6,7 +6,10 @@ use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
 use crate::limits;
-use crate::member::{Member, Role};
+use crate::member::{Member, Phase, Role};
+
+/// The last kind of frame in version 1.
+const LAST_OF_VERSION_1: u8 = 18;
 
 impl Frame {
     /// Appends the frame. An answer that is too long is replaced by [`Answer::TooLarge`].
@@ -52,7 +55,14 @@ impl Frame {
             Frame::CallResult { .. } => 16,
             Frame::Ended { .. } => 17,
             Frame::Resumed => 18,
+            Frame::Status(_) => 19,
         }
+    }
+
+    /// Returns the first version with this kind of frame.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        if self.kind() <= LAST_OF_VERSION_1 { 1 } else { 2 }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -163,6 +173,15 @@ impl Frame {
             Frame::Ended { channel, epoch } => {
                 write_bytes(out, channel.as_bytes());
                 out.extend(epoch.number().to_le_bytes());
+            }
+            Frame::Status(status) => {
+                out.extend(status.serial.to_le_bytes());
+                out.push(match status.phase {
+                    Phase::Joining => 0,
+                    Phase::Active => 1,
+                    Phase::Leaving => 2,
+                });
+                out.extend(status.clients.to_le_bytes());
             }
             _ => {}
         }

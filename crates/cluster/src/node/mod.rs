@@ -14,6 +14,7 @@ mod idempotency;
 mod mirrors;
 mod owned;
 mod peers;
+mod rebalance;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,13 +26,16 @@ use ringmain_hub::history::Epoch;
 use ringmain_hub::mail::ChannelQuery;
 use ringmain_hub::protocol::ClientInfo;
 
-use crate::frame::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
+use crate::frame::{self, Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
 use crate::limits;
-use crate::member::{Member, Uid, mix, owner};
+use crate::member::{Member, Phase, Status, Uid, mix, owner};
 use idempotency::IdempotencyKeys;
 use mirrors::Mirrors;
 use owned::OwnedChannels;
+pub use peers::Hello;
 use peers::Peer;
+use rebalance::Rebalancing;
+pub use rebalance::{Load, Rebalance};
 use requests::Requests;
 
 /// A connection to another node, as the caller numbers it. Numbers are not reused.
@@ -219,6 +223,10 @@ pub struct NodeCounts {
 #[derive(Debug)]
 pub struct Node {
     member: Member,
+    status: Status,
+    /// The version of the frames that it sends at most.
+    version: u16,
+    rebalancing: Rebalancing,
     peers: BTreeMap<Uid, Peer>,
     links: BTreeMap<LinkId, Uid>,
     owned: OwnedChannels,
@@ -242,6 +250,9 @@ impl Node {
     pub fn new(member: Member, seed: u64, now: Duration) -> Node {
         Node {
             member,
+            status: Status::default(),
+            version: frame::VERSION,
+            rebalancing: Rebalancing::default(),
             peers: BTreeMap::new(),
             links: BTreeMap::new(),
             owned: OwnedChannels::default(),
@@ -256,6 +267,11 @@ impl Node {
             mutation: None,
             counts: NodeCounts::default(),
         }
+    }
+
+    /// Lets the node work as one of an older version, before it has links. For tests of rolling upgrades.
+    pub fn limit_version(&mut self, version: u16) {
+        self.version = version;
     }
 
     /// Plants a fault. For tests only.
@@ -277,15 +293,38 @@ impl Node {
     #[must_use]
     pub fn hello(&self) -> Frame {
         Frame::Hello {
-            version: crate::frame::VERSION,
-            oldest: crate::frame::OLDEST_VERSION,
+            version: self.version,
+            oldest: frame::OLDEST_VERSION,
             member: self.member.clone(),
         }
     }
 
     /// Returns the other nodes, without those that are gone.
-    pub fn peers(&self) -> impl Iterator<Item = &Member> {
-        self.peers.values().map(|peer| &peer.member)
+    pub fn peers(&self) -> impl Iterator<Item = (&Member, Status)> {
+        self.peers.values().map(|peer| (&peer.member, peer.status))
+    }
+
+    /// Returns the state of this node.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Starts the planned end of this node: it hands its channels over.
+    pub fn leave(&mut self, now: Duration) {
+        if self.status.phase != Phase::Leaving {
+            self.status.phase = Phase::Leaving;
+            self.status.serial += 1;
+            self.send_status();
+            self.apply_view(now);
+            self.run_loopback(now);
+        }
+    }
+
+    /// Returns whether this node has handed over all its channels since [`leave`](Node::leave).
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.status.phase == Phase::Leaving && self.owned.len() == 0 && self.has_sent_all()
     }
 
     /// Returns the counters.
@@ -419,6 +458,7 @@ impl Node {
             }),
             Frame::CallResult { request, payload } => self.add_call_result(from, request, payload),
             Frame::Ended { channel, epoch } => self.end_epoch(&channel, epoch),
+            Frame::Status(status) => self.change_status(from, status, now),
         }
     }
 
@@ -428,15 +468,31 @@ impl Node {
             self.loopback.push_back(frame);
             return true;
         }
-        let link = self.peers.get_mut(&to).and_then(|peer| peer.link.as_mut());
-        link.map(|link| link.queue.push_back(frame)).is_some()
+        let Some(peer) = self
+            .peers
+            .get_mut(&to)
+            .filter(|peer| frame.version() <= peer.version)
+        else {
+            return false;
+        };
+        peer.link
+            .as_mut()
+            .map(|link| link.queue.push_back(frame))
+            .is_some()
     }
 
     /// Returns the owner of a channel as this node sees it.
     #[must_use]
     pub fn owner_of(&self, channel: &str) -> Option<Uid> {
-        let others = self.peers.values().map(|peer| &peer.member);
-        owner(channel, others.chain([&self.member]))
+        let nodes = || {
+            let others = self.peers.values().map(|peer| (&peer.member, peer.status.phase));
+            others.chain([(&self.member, self.status.phase)])
+        };
+        let in_phase = |phase| {
+            let selected = nodes().filter(move |(_, other)| *other == phase);
+            owner(channel, selected.map(|(member, _)| member))
+        };
+        in_phase(Phase::Active).or_else(|| in_phase(Phase::Leaving))
     }
 
     fn owns(&self, channel: &str) -> bool {
@@ -459,6 +515,7 @@ impl Node {
             self.restart_epochs();
         }
         self.tick_peers(now, paused);
+        self.tick_rebalancing(paused);
         self.tick_mirrors(now);
         self.expire_requests(now);
         self.keys.expire(now);

@@ -13,12 +13,15 @@ use std::time::Duration;
 use super::{Event, LinkId, Mutation, Node};
 use crate::frame::Frame;
 use crate::limits;
-use crate::member::{Member, Uid};
+use crate::member::{Member, Status, Uid};
 
 /// Another node.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) member: Member,
+    pub(super) status: Status,
+    /// The version of the frames in both directions.
+    pub(super) version: u16,
     pub(super) link: Option<Link>,
     heard: Duration,
     is_suspected: bool,
@@ -38,14 +41,37 @@ pub(super) struct Link {
     /// The bytes that were processed and not granted again yet.
     processed: u64,
     last_beat: Duration,
+    /// The state of this node that the peer has received.
+    sent_status: Option<Status>,
     /// Channels that wait for credit, in order.
     marked: VecDeque<std::sync::Arc<str>>,
+}
+
+/// The first frame of another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The node.
+    pub member: Member,
+    /// The version of its frames.
+    pub version: u16,
+}
+
+impl Link {
+    fn send_status(&mut self, status: Status, version: u16) {
+        let frame = Frame::Status(status);
+        if self.sent_status != Some(status) && frame.version() <= version {
+            self.sent_status = Some(status);
+            self.queue.push_back(frame);
+        }
+    }
 }
 
 impl Node {
     /// Adds a link after its `Hello` was received. Returns `false` if it must be closed: another link to the node is preferred, the node is
     /// this one, or there are too many.
-    pub fn link_up(&mut self, id: LinkId, member: Member, is_dialed: bool, now: Duration) -> bool {
+    pub fn link_up(&mut self, id: LinkId, hello: Hello, is_dialed: bool, now: Duration) -> bool {
+        let Hello { member, version } = hello;
+        let version = version.min(self.version);
         let uid = member.uid;
         if uid == self.member.uid || (!self.peers.contains_key(&uid) && self.peers.len() + 1 >= limits::NODES)
         {
@@ -59,6 +85,7 @@ impl Node {
             stalled_since: None,
             processed: 0,
             last_beat: now,
+            sent_status: None,
             marked: VecDeque::new(),
         };
         let dials = self.member.uid < uid;
@@ -67,6 +94,8 @@ impl Node {
             is_new = true;
             Peer {
                 member: member.clone(),
+                status: Status::default(),
+                version,
                 link: None,
                 heard: now,
                 is_suspected: false,
@@ -83,10 +112,11 @@ impl Node {
             self.emit(Event::Close(current));
         }
         if let Some(peer) = self.peers.get_mut(&uid) {
-            (peer.member, peer.link) = (member, Some(link));
+            (peer.member, peer.link, peer.version) = (member, Some(link), version);
             (peer.heard, peer.is_suspected) = (now, false);
         }
         self.links.insert(id, uid);
+        self.send_status();
         if is_new {
             self.apply_view(now);
         }
@@ -232,6 +262,7 @@ impl Node {
             if now.saturating_sub(link.last_beat) >= limits::BEAT_INTERVAL {
                 link.last_beat = now;
                 link.queue.push_back(Frame::Beat);
+                link.send_status(self.status, peer.version);
             }
             let is_stalled = |since| now.saturating_sub(since) >= limits::STALLED_AFTER;
             if !link.marked.is_empty() && link.stalled_since.is_some_and(is_stalled) {
@@ -263,8 +294,34 @@ impl Node {
         self.apply_view(now);
     }
 
+    /// Sends the state of this node to all nodes that have not received it.
+    pub(super) fn send_status(&mut self) {
+        for peer in self.peers.values_mut() {
+            if let Some(link) = &mut peer.link {
+                link.send_status(self.status, peer.version);
+            }
+        }
+    }
+
+    /// Applies the state of another node.
+    pub(super) fn change_status(&mut self, from: Uid, status: Status, now: Duration) {
+        let Some(peer) = self.peers.get_mut(&from) else {
+            return;
+        };
+        let before = std::mem::replace(&mut peer.status, status);
+        if before.phase != status.phase {
+            self.apply_view(now);
+        }
+    }
+
+    /// Returns whether no frame waits to be taken.
+    pub(super) fn has_sent_all(&self) -> bool {
+        let mut links = self.peers.values().filter_map(|peer| peer.link.as_ref());
+        links.all(|link| link.queue.is_empty())
+    }
+
     /// Applies a change of the membership: channels whose owner has changed.
-    fn apply_view(&mut self, now: Duration) {
+    pub(super) fn apply_view(&mut self, now: Duration) {
         for name in self.owned.names() {
             if !self.owns(&name) {
                 self.hand_over(&name);

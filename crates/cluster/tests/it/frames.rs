@@ -8,7 +8,7 @@ use ringmain_cluster::frame::{
     Answer, ChannelSettings, ChannelState, Frame, FrameDecoder, FrameError, Publish, PublishOutcome,
 };
 use ringmain_cluster::limits;
-use ringmain_cluster::member::{Member, Role, Uid};
+use ringmain_cluster::member::{Member, Phase, Role, Status, Uid};
 use ringmain_hub::history::{Epoch, HistoryOptions, HistoryQuery, StreamPosition};
 use ringmain_hub::mail::{ChannelQuery, EpochFilter, Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
@@ -73,6 +73,11 @@ fn all_frames() -> Vec<Frame> {
         member(1),
         Frame::Beat,
         Frame::Resumed,
+        Frame::Status(Status {
+            serial: 3,
+            phase: Phase::Leaving,
+            clients: 70_000,
+        }),
         Frame::Credit(1 << 20),
         Frame::Subscribe {
             number: 1,
@@ -284,7 +289,7 @@ fn a_frame_that_exceeds_the_limit_is_an_error_before_it_is_received() {
 #[test]
 fn unknown_kinds_are_skipped_from_newer_nodes_only() {
     let unknown = [2, 0, 0, 0, 200, 1];
-    for (version, is_error) in [(1, true), (2, false)] {
+    for (version, is_error) in [(2, true), (3, false)] {
         let mut decoder = FrameDecoder::default();
         decoder.feed(&encoded(&[member(version)]));
         decoder.feed(&unknown);
