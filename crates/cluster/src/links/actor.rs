@@ -32,6 +32,8 @@ pub(super) struct Actor {
     linked: Arc<Mutex<BTreeSet<Uid>>>,
     shared: Arc<Shared>,
     started: Duration,
+    /// The workers' requests are handled.
+    is_serving: bool,
     _tasks: [Aborting; 2],
 }
 
@@ -80,6 +82,7 @@ impl Actor {
             linked,
             shared,
             started: clock::monotonic(),
+            is_serving: false,
             _tasks: tasks,
         })
     }
@@ -89,7 +92,9 @@ impl Actor {
         let mut ticks = interval(limits::TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let is_serving = clock::monotonic() - self.started >= limits::STARTUP_GRACE;
+            let has_waited = clock::monotonic() - self.started >= limits::STARTUP_GRACE;
+            self.is_serving |= has_waited && self.node.can_serve();
+            let is_serving = self.is_serving;
             let is_blocked = self.undelivered.is_some();
             let port = &self.port;
             let requests = poll_fn(|context| port.poll_request(context));
