@@ -39,6 +39,8 @@ struct Mirror {
     idle_since: Option<Duration>,
     /// The nodes that have named another owner since the last state.
     moves: u8,
+    /// The new owner, named by the one that has sent it the channel, and the time until which it is asked.
+    confirmed: Option<(Uid, Duration)>,
     /// Another node owns the channel in this node's view: until then the current owner should send the channel there.
     stays_until: Option<Duration>,
 }
@@ -112,6 +114,7 @@ impl Mirrors {
             members: BTreeMap::new(),
             idle_since: None,
             moves: 0,
+            confirmed: None,
             stays_until: None,
         };
         self.by_name.insert(Arc::clone(channel), mirror);
@@ -149,6 +152,12 @@ impl Mirror {
             (None, None) => SyncKind::Continued,
             (None, Some(_)) | (Some(_), None) => SyncKind::Gap,
         }
+    }
+
+    /// Returns whether a node is the new owner by the word of the one before.
+    fn is_confirmed(&self, uid: Uid, now: Duration) -> bool {
+        self.confirmed
+            .is_some_and(|(owner, until)| owner == uid && now < until)
     }
 
     fn is_live(&self) -> bool {
@@ -307,7 +316,7 @@ impl Node {
             return self.grant_unused(granted);
         };
         mirror.state = MirrorState::Live { owner: from };
-        mirror.moves = 0;
+        (mirror.moves, mirror.confirmed) = (0, None);
         let kind = mirror.relate(&state);
         if kind == SyncKind::Continued
             && let Some(position) = mirror.position
@@ -402,11 +411,14 @@ impl Node {
         if mirror.owner() != Some(from) {
             return;
         }
+        if mirror.is_confirmed(from, now) {
+            return self.retry_mirror(number, now + limits::REQUEST_RETRY);
+        }
         let owner = self.owner_of(&channel);
         if owner.is_some_and(|owner| owner != from) {
             return self.move_mirror(from, number, owner, now);
         }
-        self.retry_mirror(number, now);
+        self.retry_mirror(number, now + limits::RETRY_INTERVAL);
     }
 
     /// The channel of a mirror has another owner.
@@ -418,21 +430,29 @@ impl Node {
         if mirror.owner() != Some(from) {
             return;
         }
+        if mirror.is_confirmed(from, now) {
+            // It has not received the channel yet.
+            return self.retry_mirror(number, now + limits::REQUEST_RETRY);
+        }
+        if mirror.is_live() {
+            mirror.confirmed = to.map(|to| (to, now + limits::HOLD_TIME));
+        }
         if is_reachable && mirror.moves < MOVES {
             mirror.moves += 1;
             self.ask_node(&channel, to, now);
         } else {
             mirror.moves = 0;
-            self.retry_mirror(number, now);
+            self.retry_mirror(number, now + limits::RETRY_INTERVAL);
         }
     }
 
-    fn retry_mirror(&mut self, number: u32, now: Duration) {
+    fn retry_mirror(&mut self, number: u32, at: Duration) {
+        let now = self.last_tick;
         if let Some((_, mirror)) = self.mirrors.by_number(number) {
             mirror.state = MirrorState::Asking {
                 owner: mirror.owner(),
                 since: mirror.asking_since(now),
-                retry_at: Some(now + limits::RETRY_INTERVAL),
+                retry_at: Some(at),
             };
         }
     }
@@ -468,7 +488,7 @@ impl Node {
             let Some(mirror) = self.mirrors.by_name.get_mut(&name) else {
                 continue;
             };
-            if mirror.owner() == owner {
+            if mirror.owner() == owner || mirror.owner().is_some_and(|uid| mirror.is_confirmed(uid, now)) {
                 mirror.stays_until = None;
             } else if stays {
                 mirror.stays_until.get_or_insert(now + limits::HANDOVER_TIME);
@@ -512,7 +532,12 @@ impl Node {
             self.emit(Event::Lost { channel });
         }
         for name in late {
-            self.ask_owner(&name, now);
+            let mirror = self.mirrors.by_name.get(&name);
+            let confirmed = mirror.and_then(|mirror| mirror.confirmed);
+            match confirmed.filter(|(_, until)| now < *until) {
+                Some((owner, _)) => self.ask_node(&name, Some(owner), now),
+                None => self.ask_owner(&name, now),
+            }
         }
         for channel in idle {
             self.remove_mirror(&channel);
