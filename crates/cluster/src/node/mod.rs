@@ -521,8 +521,8 @@ impl Node {
             Frame::HandoverTaken { channel } => self.taken(from, &channel, now),
             Frame::HandedOver { sender, receiver } => self.settle_peer(from, (sender, receiver), now),
             Frame::Wanted { channel } => self.hand_over_wanted(from, channel, now),
-            Frame::Absent { channel } => self.set_absent(from, &channel, now),
-            Frame::Moved { number, to } => self.move_mirror(from, number, Some(to), now),
+            Frame::Absent { channel, passed_to } => self.set_absent(from, &channel, passed_to, now),
+            Frame::Moved { number, to } => self.move_mirror(from, number, to, now),
             Frame::RelayedPublish {
                 hops,
                 request,
