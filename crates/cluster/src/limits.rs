@@ -45,7 +45,7 @@ pub const MIRROR_IDLE: Duration = Duration::from_secs(30);
 pub const STALE_AFTER: Duration = Duration::from_secs(5);
 
 /// The interval at which a mirror repeats a subscription that was not accepted.
-pub const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+pub const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The time to wait for the outcome of a publication, a query or a call.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
@@ -91,6 +91,9 @@ pub const HANDOVER_PART_BYTES: u64 = 1 << 20;
 
 /// The bytes of publications with which a channel moves. Older ones are not retained by the new owner.
 pub const HANDOVER_CHANNEL_BYTES: u64 = 32 << 20;
+
+/// The mirrors with which a channel moves: those of all nodes, and of nodes that have ended a short time ago.
+pub const HANDOVER_MIRRORS: usize = 4 * NODES;
 
 /// The time for the move of channels to one node. Those that remain then end with their epoch, and mirrors report a gap.
 pub const HANDOVER_TIME: Duration = Duration::from_secs(10);

@@ -15,7 +15,8 @@ use crate::member::Uid;
 pub enum HandoverPart {
     /// The state without its contents.
     Head(HandoverHead),
-    /// Retained publications: offset, time since publication, publication; the oldest first.
+    /// Retained publications: offset, time since publication, publication; the oldest first. Those without offsets, which wait for
+    /// mirrors, have the offset 0.
     Publications(Vec<(u64, Duration, Arc<Published>)>),
     /// Members with their nodes.
     Members(Vec<(Uid, Arc<ClientInfo>)>),
@@ -36,8 +37,8 @@ pub struct HandoverHead {
     pub offsets: Option<(u64, u64)>,
     /// The time since the last use.
     pub idle: Duration,
-    /// The nodes with mirrors, which will subscribe.
-    pub mirrors: Vec<Uid>,
+    /// The nodes with mirrors, which will subscribe, each with the number of publications without offsets that it has not received.
+    pub mirrors: Vec<(Uid, u32)>,
 }
 
 impl HandoverPart {

@@ -354,7 +354,14 @@ impl<'a> Fields<'a> {
                         false => None,
                     },
                     idle: self.millis()?,
-                    mirrors: self.uids()?,
+                    mirrors: {
+                        let count = self.u32()? as usize;
+                        (count <= limits::HANDOVER_MIRRORS).then_some(())?;
+                        let mirrors: Option<Vec<_>> = (0..count)
+                            .map(|_| Some((Uid(self.u64()?), self.u32()?)))
+                            .collect();
+                        mirrors?
+                    },
                 })
             }
             1 => {

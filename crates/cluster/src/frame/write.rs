@@ -284,7 +284,11 @@ fn write_part(out: &mut Vec<u8>, part: &HandoverPart) {
                 out.extend(floor.to_le_bytes());
             }
             write_millis(out, head.idle);
-            write_uids(out, &head.mirrors);
+            out.extend((head.mirrors.len() as u32).to_le_bytes());
+            for (uid, missed) in &head.mirrors {
+                out.extend(uid.0.to_le_bytes());
+                out.extend(missed.to_le_bytes());
+            }
         }
         HandoverPart::Publications(publications) => {
             out.push(1);

@@ -452,8 +452,8 @@ impl Node {
                 continue;
             }
             sent.owned.start_epoch(self.draw_epoch());
-            let nodes = sent.owned.members.values().map(|member| member.node);
-            let transition = Transition::new(nodes.collect(), now);
+            let nodes = sent.owned.members.values().map(|member| (member.node, 0));
+            let transition = Transition::new(nodes, Vec::new(), now);
             self.handovers
                 .transitions
                 .insert((transition.until(), Arc::clone(&name)));
@@ -653,12 +653,36 @@ impl Node {
             local.remember(before.epoch);
             self.send_state_to_all(channel, now);
         }
+        let mut unconfirmed = Vec::new();
         for (client, member) in members {
             let is_confirmed = self.owned.has_interest(channel, member.node);
             if member.node != self.member.uid && !is_confirmed {
+                unconfirmed.push((member.node, 0));
                 self.add_member(channel, client, member);
             }
         }
+        self.await_mirrors(channel, unconfirmed, now);
+    }
+
+    /// Lets the members of nodes leave unless these subscribe in time.
+    fn await_mirrors(&mut self, channel: &Arc<str>, mirrors: Vec<(Uid, u32)>, now: Duration) {
+        let Some(owned) = self.owned.get_mut(channel) else {
+            return;
+        };
+        if mirrors.is_empty() {
+            return;
+        }
+        let (before, missed) = match owned.transition.take() {
+            Some(before) => (
+                before.awaited().collect(),
+                before.publications().cloned().collect(),
+            ),
+            None => (Vec::new(), Vec::new()),
+        };
+        let transition = Transition::new(before.into_iter().chain(mirrors), missed, now);
+        let end = (transition.until(), Arc::clone(channel));
+        owned.transition = Some(transition);
+        self.handovers.transitions.insert(end);
     }
 }
 
@@ -670,6 +694,11 @@ struct Received {
 
 impl Incoming {
     fn into_owned(self, head: &HandoverHead, now: Duration) -> Received {
+        let (missed, retained): (Vec<_>, Vec<_>) = self
+            .publications
+            .into_iter()
+            .partition(|(offset, ..)| *offset == 0);
+        let missed = missed.into_iter().map(|(.., published)| published).collect();
         let history = match (head.settings.history, head.offsets) {
             (Some(options), Some((offset, floor))) => {
                 let position = StreamPosition {
@@ -677,7 +706,7 @@ impl Incoming {
                     epoch: head.epoch,
                 };
                 let mut history = History::restored(position, floor, options);
-                for (offset, age, published) in self.publications {
+                for (offset, age, published) in retained {
                     let bytes = published.data.len();
                     history.push_retained(offset, published, bytes, now.saturating_sub(age));
                 }
@@ -691,8 +720,8 @@ impl Incoming {
             .into_iter()
             .map(|(node, info)| (Arc::from(&*info.client), OwnedMember { node, info }))
             .collect();
-        let mut awaited: BTreeSet<Uid> = head.mirrors.iter().copied().collect();
-        awaited.extend(members.values().map(|member| member.node));
+        let nodes = members.values().map(|member| (member.node, 0));
+        let transition = Transition::new(head.mirrors.iter().copied().chain(nodes), missed, now);
         Received {
             owned: Owned {
                 settings: head.settings,
@@ -704,7 +733,7 @@ impl Incoming {
                 replaced: head.replaced.clone(),
                 last_used: now.saturating_sub(head.idle),
                 is_superseded: false,
-                transition: (!awaited.is_empty()).then(|| Transition::new(awaited, now)),
+                transition: (!transition.is_empty()).then_some(transition),
             },
             keys: self.keys,
         }
@@ -731,17 +760,24 @@ fn parts_of(owned: &mut Owned, keys: &[KeyEntry], now: Duration) -> Vec<Handover
             publications.push_front((offset, now.saturating_sub(at), Arc::clone(published)));
         }
     }
-    let mut mirrors: BTreeSet<Uid> = owned.interests.iter().map(|interest| interest.node).collect();
+    let mut mirrors: BTreeMap<Uid, u32> = owned
+        .interests
+        .iter()
+        .map(|interest| (interest.node, 0))
+        .collect();
     if let Some(transition) = &owned.transition {
         mirrors.extend(transition.awaited());
+        let missed = transition.publications();
+        publications.extend(missed.map(|published| (0, Duration::ZERO, Arc::clone(published))));
     }
+    let mirrors = mirrors.into_iter().take(limits::HANDOVER_MIRRORS);
     let head = HandoverHead {
         settings: owned.settings,
         epoch: owned.epoch,
         replaced: owned.replaced.clone(),
         offsets: offsets.map(|(offset, _)| (offset, floor)),
         idle: now.saturating_sub(owned.last_used),
-        mirrors: mirrors.into_iter().collect(),
+        mirrors: mirrors.collect(),
     };
     let mut parts = vec![HandoverPart::Head(head)];
     parts.extend(divided(publications, |(.., item)| cost(item)).map(HandoverPart::Publications));

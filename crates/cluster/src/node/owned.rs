@@ -63,31 +63,67 @@ pub(super) struct OwnedMember {
 #[derive(Debug, Default)]
 pub(super) struct Transition {
     until: Duration,
-    /// Their nodes, and those of members.
-    awaited: BTreeSet<Uid>,
+    /// Their nodes, and those of members, each with the number of the first publication that it has not received.
+    awaited: BTreeMap<Uid, u64>,
     /// Publications without offsets, which cannot be sent again from the history, the newest last.
     publications: VecDeque<Arc<Published>>,
     bytes: u64,
+    /// The number of the next publication.
+    next: u64,
 }
 
 impl Transition {
-    pub(super) fn new(awaited: BTreeSet<Uid>, now: Duration) -> Transition {
-        Transition {
+    /// Creates a transition. Each mirror has the number of the `missed` publications that it has not received.
+    pub(super) fn new(
+        mirrors: impl IntoIterator<Item = (Uid, u32)>,
+        missed: Vec<Arc<Published>>,
+        now: Duration,
+    ) -> Transition {
+        let mut transition = Transition {
             until: now + limits::TRANSITION_TIME,
-            awaited,
             ..Transition::default()
+        };
+        missed.iter().for_each(|published| transition.retain(published));
+        let next = transition.next;
+        for (uid, missed) in mirrors {
+            let first = next.saturating_sub(u64::from(missed));
+            let known = transition.awaited.entry(uid).or_insert(first);
+            *known = first.min(*known);
         }
+        transition
     }
 
     pub(super) fn until(&self) -> Duration {
         self.until
     }
 
-    pub(super) fn awaited(&self) -> &BTreeSet<Uid> {
-        &self.awaited
+    pub(super) fn is_empty(&self) -> bool {
+        self.awaited.is_empty()
+    }
+
+    /// Returns the mirrors that have not subscribed, each with the number of publications that it has not received.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = (Uid, u32)> {
+        self.awaited
+            .iter()
+            .map(|(uid, first)| (*uid, (self.next - first) as u32))
+    }
+
+    pub(super) fn publications(&self) -> impl Iterator<Item = &Arc<Published>> {
+        self.publications.iter()
+    }
+
+    /// Ends the wait for a mirror. Returns the publications that it has missed.
+    fn take_missed(&mut self, uid: Uid) -> Vec<Arc<Published>> {
+        let Some(first) = self.awaited.remove(&uid) else {
+            return Vec::new();
+        };
+        let missed = ((self.next - first) as usize).min(self.publications.len());
+        let retained = self.publications.range(self.publications.len() - missed..);
+        retained.cloned().collect()
     }
 
     fn retain(&mut self, published: &Arc<Published>) {
+        self.next += 1;
         self.bytes += cost(published);
         self.publications.push_back(Arc::clone(published));
         while self.bytes > limits::TRANSITION_BYTES
@@ -448,12 +484,10 @@ impl Node {
             marked: None,
         });
         let state = owned.state(position, now);
-        let mut missed = VecDeque::new();
-        if let Some(transition) = &mut owned.transition
-            && transition.awaited.remove(&from)
-        {
-            missed = transition.publications.clone();
-            if transition.awaited.is_empty() {
+        let mut missed = Vec::new();
+        if let Some(transition) = &mut owned.transition {
+            missed = transition.take_missed(from);
+            if transition.is_empty() {
                 owned.transition = None;
             }
         }
@@ -494,7 +528,7 @@ impl Node {
             let Some(transition) = owned.transition.take_if(is_over) else {
                 continue;
             };
-            for node in transition.awaited {
+            for node in transition.awaited.into_keys() {
                 if !self.owned.has_interest(&channel, node) {
                     self.replace_members(node, &channel, Vec::new());
                 }

@@ -162,7 +162,7 @@ fn handover_frames(position: StreamPosition) -> Vec<Frame> {
             replaced: vec![Epoch::new(3), Epoch::new(2)],
             offsets,
             idle: Duration::from_secs(3),
-            mirrors: vec![Uid(1), Uid(2)],
+            mirrors: vec![(Uid(1), 0), (Uid(2), 3)],
         })
     };
     let parts = [

@@ -125,7 +125,7 @@ impl Node {
                 continue;
             };
             let transition = owned.transition.as_ref();
-            let is_awaited = transition.is_some_and(|transition| transition.awaited.contains(&node));
+            let is_awaited = transition.is_some_and(|transition| transition.awaited.contains_key(&node));
             if !is_awaited && !self.owned.has_interest(&name, node) {
                 self.replace_members(node, &name, Vec::new());
             }

@@ -40,7 +40,7 @@ fn run(seed: u64, mutation: Option<Mutation>) -> Result<(), String> {
     let versions: &[u16] = if seed.is_multiple_of(4) { &[1, 2] } else { &[2] };
     run_faults(seed, mutation, versions).map_err(|broken| format!("faults: {broken}"))?;
     run_moves(seed, mutation).map_err(|broken| format!("moves: {broken}"))?;
-    run_kill(seed, mutation, versions).map_err(|broken| format!("kill: {broken}"))
+    run_kill(seed, mutation).map_err(|broken| format!("kill: {broken}"))
 }
 
 fn run_faults(seed: u64, mutation: Option<Mutation>, versions: &'static [u16]) -> Result<(), String> {

@@ -13,7 +13,7 @@ const STALL: Duration = Duration::from_secs(1);
 /// The time between publications.
 const INTERVAL: Duration = Duration::from_millis(90);
 
-/// The time after which presence is right when a node has ended without notice.
+/// The time after which a query of the presence is right when a node has ended without notice.
 const PRESENCE: Duration = Duration::from_millis(3500);
 
 /// Publishes in all channels, at nodes drawn at random, for a time.
@@ -32,8 +32,8 @@ fn publish_for(world: &mut World, time: Duration) -> Result<(), String> {
 }
 
 /// Returns a world in which all clients are connected.
-fn calm(seed: u64, mutation: Option<Mutation>, versions: &'static [u16]) -> Result<World, String> {
-    let mut world = World::new(seed, mutation, versions);
+fn calm(seed: u64, mutation: Option<Mutation>) -> Result<World, String> {
+    let mut world = World::new(seed, mutation, &[2]);
     world.run_for(Duration::from_secs(4))?;
     world.connect_all();
     world.run_for(Duration::from_secs(1))?;
@@ -41,7 +41,7 @@ fn calm(seed: u64, mutation: Option<Mutation>, versions: &'static [u16]) -> Resu
 }
 
 pub(super) fn run_moves(seed: u64, mutation: Option<Mutation>) -> Result<(), String> {
-    let mut world = calm(seed, mutation, &[2])?;
+    let mut world = calm(seed, mutation)?;
     world.add_plain_clients();
     publish_for(&mut world, Duration::from_secs(1))?;
     world.is_planned = true;
@@ -76,24 +76,20 @@ pub(super) fn run_moves(seed: u64, mutation: Option<Mutation>) -> Result<(), Str
     world.check_quiet()
 }
 
-pub(super) fn run_kill(
-    seed: u64,
-    mutation: Option<Mutation>,
-    versions: &'static [u16],
-) -> Result<(), String> {
-    let mut world = calm(seed, mutation, versions)?;
+pub(super) fn run_kill(seed: u64, mutation: Option<Mutation>) -> Result<(), String> {
+    let mut world = calm(seed, mutation)?;
     publish_for(&mut world, Duration::from_millis(500))?;
     let host = world.pick(world.hosts.len());
     let killed_at = world.now;
     world.kill(host);
     let survivor = world.hosts.iter().position(Host::is_serving);
     let survivor = survivor.ok_or("no node is left")?;
-    let query = PRESENCE - Duration::from_millis(200);
-    publish_for(&mut world, query)?;
-    let rest = PRESENCE.saturating_sub(world.now - killed_at);
-    world.check_all_presence(survivor, rest)?;
+    publish_for(&mut world, PRESENCE)?;
+    world.check_all_presence(survivor, Duration::from_millis(200))?;
     // Deliveries continue: each channel has a publication that was requested after the end of the node.
-    publish_for(&mut world, GONE_AFTER + STALL - PRESENCE)?;
+    let end = killed_at + GONE_AFTER + STALL;
+    let rest = end.saturating_sub(world.now);
+    publish_for(&mut world, rest)?;
     for number in 0..CHANNELS {
         let name = channel(number);
         let has_listener = |client: &&super::clients::Client| client.channel == name && client.node.is_some();
