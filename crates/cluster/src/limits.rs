@@ -164,6 +164,12 @@ pub const RECEIVED_BATCHES: usize = 256;
 /// The bytes that are read from a link at once.
 pub const READ_BYTES: usize = 64 << 10;
 
+/// The requests of workers that are handled in one turn, before their frames are sent. Further ones wait for the next turn.
+pub const REQUESTS_PER_TURN: usize = 1024;
+
+/// The writes of turns that are joined into one on a link.
+pub const JOINED_WRITES: usize = 64;
+
 /// The bytes that wait to be sent on a link. With more it is closed: publications have credit, so the other node reads nothing.
 pub const UNSENT_BYTES: usize = 64 << 20;
 

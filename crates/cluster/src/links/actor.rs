@@ -5,9 +5,10 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ringmain_push::cluster::{ClusterEvent, ClusterPort};
+use ringmain_push::cluster::{ClusterEvent, ClusterPort, ClusterRequest};
 use ringmain_sys::clock;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -100,19 +101,48 @@ impl Actor {
             let requests = poll_fn(|context| port.poll_request(context));
             tokio::select! {
                 _ = stopped.changed() => return,
-                Some(input) = self.inputs.recv() => self.handle_input(input),
+                Some(input) = self.inputs.recv() => self.handle_inputs(input),
                 // While an event waits, none that answers a request at once has a place.
-                request = requests, if is_serving && !is_blocked => {
-                    match translate::local(request) {
-                        Ok(local) => self.node.handle(local, clock::monotonic()),
-                        Err(event) => self.undelivered = Some(Box::new(event)),
-                    }
-                }
+                request = requests, if is_serving && !is_blocked => self.handle_requests(request),
                 _ = ticks.tick() => self.tick(),
                 () = sleep(limits::REDELIVER_INTERVAL), if is_blocked => {}
             }
             self.deliver_events();
             self.send_frames();
+        }
+    }
+
+    /// Handles a request and those that wait behind it, so that their frames leave together.
+    fn handle_requests(&mut self, first: ClusterRequest) {
+        let mut next = Some(first);
+        let mut count = 0;
+        while let Some(request) = next.take() {
+            match translate::local(request) {
+                Ok(local) => self.node.handle(local, clock::monotonic()),
+                Err(event) => {
+                    self.undelivered = Some(Box::new(event));
+                    return;
+                }
+            }
+            count += 1;
+            if count == limits::REQUESTS_PER_TURN {
+                return;
+            }
+            // The next turn registers the waker of this task again.
+            if let Poll::Ready(request) = self.port.poll_request(&mut Context::from_waker(Waker::noop())) {
+                next = Some(request);
+            }
+        }
+    }
+
+    /// Handles an input and those that wait behind it.
+    fn handle_inputs(&mut self, first: Input) {
+        self.handle_input(first);
+        for _ in 1..limits::RECEIVED_BATCHES {
+            match self.inputs.try_recv() {
+                Ok(input) => self.handle_input(input),
+                Err(_) => return,
+            }
         }
     }
 
@@ -144,6 +174,7 @@ impl Actor {
                 let _ = is_accepted.send(is_up);
             }
             Input::Frames { link, frames } => {
+                self.node.note_bytes(link, now);
                 for frame in frames {
                     self.node.receive(link, frame, now);
                 }

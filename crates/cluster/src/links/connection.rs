@@ -33,6 +33,7 @@ pub(super) enum Input {
         close: oneshot::Sender<()>,
         is_accepted: oneshot::Sender<bool>,
     },
+    /// Bytes have arrived, with the frames that they complete.
     Frames {
         link: LinkId,
         frames: Vec<Frame>,
@@ -150,7 +151,8 @@ async fn read_frames(
         while let Some(frame) = decoder.next_frame().map_err(io::Error::other)? {
             frames.push(frame);
         }
-        if !frames.is_empty() && context.inputs.send(Input::Frames { link, frames }).await.is_err() {
+        // Without a frame the bytes still show that the node is there: a long frame takes its time on a slow link.
+        if context.inputs.send(Input::Frames { link, frames }).await.is_err() {
             return Ok(());
         }
         match reader.read(&mut buffer).await? {
@@ -165,12 +167,20 @@ async fn write_frames(
     mut outgoing: mpsc::UnboundedReceiver<Vec<u8>>,
     unsent: &AtomicUsize,
 ) -> io::Result<()> {
-    while let Some(bytes) = outgoing.recv().await {
+    let mut turns = Vec::new();
+    loop {
+        if outgoing.recv_many(&mut turns, limits::JOINED_WRITES).await == 0 {
+            return Ok(());
+        }
+        let bytes = match turns.len() {
+            1 => std::mem::take(&mut turns[0]),
+            _ => turns.concat(),
+        };
+        turns.clear();
         writer.write_all(&bytes).await?;
         unsent.fetch_sub(bytes.len(), Ordering::Relaxed);
         if outgoing.is_empty() {
             writer.flush().await?;
         }
     }
-    Ok(())
 }

@@ -483,6 +483,18 @@ impl Node {
             number,
             marked: None,
         });
+        // The state waits for credit like publications: states of many channels would otherwise fill a slow link.
+        let first = match position {
+            Some(position) if position.epoch == owned.epoch => position.offset + 1,
+            _ => 0,
+        };
+        let can_wait = owned.history.is_some() && owned.transition.is_none();
+        if can_wait && !self.has_credit(from) {
+            return self.mark_interest(from, &channel, first, now);
+        }
+        let Some(owned) = self.owned.channels.get_mut(&channel) else {
+            return;
+        };
         let state = owned.state(position, now);
         let mut missed = Vec::new();
         if let Some(transition) = &mut owned.transition {
@@ -559,7 +571,7 @@ impl Node {
     }
 
     /// Sends all mirrors the state, without the publications that they have missed.
-    pub(super) fn send_state_to_all(&mut self, channel: &str, now: Duration) {
+    pub(super) fn send_state_to_all(&mut self, channel: &Arc<str>, now: Duration) {
         let Some(owned) = self.owned.channels.get_mut(channel) else {
             return;
         };
@@ -574,6 +586,10 @@ impl Node {
             .map(|interest| (interest.node, interest.number))
             .collect();
         for (node, number) in interests {
+            if state.position.is_some() && !self.has_credit(node) {
+                self.mark_interest(node, channel, 0, now);
+                continue;
+            }
             self.charge(node, state.cost());
             let state = state.clone();
             self.send(node, Frame::State { number, state });

@@ -51,6 +51,8 @@ pub(super) struct Link {
     /// The bytes that were processed and not granted again yet.
     processed: u64,
     last_beat: Duration,
+    /// The time of the last [`Frame::Credit`] for bytes alone.
+    last_progress: Duration,
     /// The state of this node that the peer has received.
     sent_status: Option<Status>,
     /// The nodes that the peer has received.
@@ -99,6 +101,7 @@ impl Node {
             stalled_since: None,
             processed: 0,
             last_beat: now,
+            last_progress: now,
             sent_status: None,
             sent_peers: Vec::new(),
             sent_marker: None,
@@ -200,6 +203,21 @@ impl Node {
         }
     }
 
+    /// Notes that bytes have arrived on a link, whether or not they complete a frame. Its sender is told that they arrive, at most once each
+    /// [`limits::BEAT_INTERVAL`].
+    pub fn note_bytes(&mut self, link: LinkId, now: Duration) {
+        let Some(&uid) = self.links.get(&link) else {
+            return;
+        };
+        self.heard(uid, now);
+        if let Some(link) = self.peers.get_mut(&uid).and_then(|peer| peer.link.as_mut())
+            && now.saturating_sub(link.last_progress) >= limits::BEAT_INTERVAL
+        {
+            link.last_progress = now;
+            link.queue.push_back(Frame::Credit(0));
+        }
+    }
+
     /// Grants a peer the bytes of an event that was taken.
     pub(super) fn grant(&mut self, id: LinkId, cost: u64) {
         if self.has_planted(Mutation::ForgottenCredit) {
@@ -223,6 +241,8 @@ impl Node {
             // A peer cannot grant more than the window.
             let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
             link.credit = link.credit.saturating_add(bytes).min(limits::WINDOW_BYTES as i64);
+            // The peer still receives, if slowly.
+            link.stalled_since = link.stalled_since.map(|_| now);
             self.send_marked(from, now);
         }
     }
@@ -243,6 +263,16 @@ impl Node {
         link.credit -= cost as i64;
         self.counts.crossed += 1;
         true
+    }
+
+    /// Returns whether publications may be sent to a node now.
+    pub(super) fn has_credit(&self, to: Uid) -> bool {
+        let peer = self.peers.get(&to);
+        to == self.member.uid
+            || peer.is_some_and(|peer| {
+                let has_credit = peer.link.as_ref().is_some_and(|link| link.credit > 0);
+                has_credit && !peer.is_suspected
+            })
     }
 
     /// Takes credit for a reply, which is sent in any case.

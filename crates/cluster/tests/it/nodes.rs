@@ -1,13 +1,17 @@
 //! Ownership, calls, and membership of nodes without faults.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_cluster::frame::VERSION;
+use ringmain_cluster::frame::{ChannelSettings, Frame, Publish, VERSION};
 use ringmain_cluster::limits;
 use ringmain_cluster::member::{Member, Role, Uid, owner};
 use ringmain_cluster::node::{Event, Hello, LinkId, Node, NodeRequest};
+use ringmain_hub::history::HistoryOptions;
+use ringmain_hub::mail::PublishOptions;
+use ringmain_hub::protocol::Published;
 
 fn member(uid: u64, role: Role, weight: u16) -> Member {
     Member {
@@ -179,4 +183,132 @@ fn of_two_links_both_nodes_keep_the_same() {
         let expected = if first_dialed { 1 } else { 2 };
         assert_eq!(kept, [expected; 2]);
     }
+}
+
+/// A pair whose nodes own channels, and the time.
+fn active_pair() -> (Pair, Duration) {
+    let mut now = Duration::from_secs(1);
+    let mut pair = Pair::new(now);
+    for _ in 0..100 {
+        now += Duration::from_millis(100);
+        pair.0.iter_mut().for_each(|node| node.tick(now));
+        pair.exchange(now);
+    }
+    (pair, now)
+}
+
+/// Channels whose owner is the first node of a pair, with so many publications of a size, and a mirror at the second one.
+fn publish_large(
+    pair: &mut Pair,
+    channels: usize,
+    publications: u64,
+    bytes: usize,
+    now: Duration,
+) -> Vec<Arc<str>> {
+    let settings = ChannelSettings {
+        history: Some(HistoryOptions {
+            publications: 1000,
+            bytes: 1 << 30,
+            ttl: Duration::from_secs(3600),
+        }),
+        position_ttl: Duration::from_secs(3600),
+        members: false,
+    };
+    let names = (0..1000).map(|number| Arc::from(format!("c:{number}")));
+    let owned = |name: &Arc<str>| pair.0[0].owner_of(name) == Some(Uid(1));
+    let names: Vec<Arc<str>> = names.filter(owned).take(channels).collect();
+    assert_eq!(names.len(), channels);
+    for name in &names {
+        for request in 0..publications {
+            let publish = Publish {
+                channel: Arc::clone(name),
+                settings,
+                published: Arc::new(Published {
+                    data: vec![b'x'; bytes].into(),
+                    info: None,
+                    tags: BTreeMap::new(),
+                    time: 0,
+                }),
+                options: PublishOptions::default(),
+            };
+            pair.0[0].handle(NodeRequest::Publish { request, publish }, now);
+        }
+    }
+    for name in &names {
+        let interested = NodeRequest::Interested {
+            channel: Arc::clone(name),
+            settings,
+            needs_state: false,
+        };
+        pair.0[1].handle(interested, now);
+    }
+    names
+}
+
+/// Returns the channels whose state the second node has, and grants their credit.
+fn synced(pair: &mut Pair) -> usize {
+    let mut count = 0;
+    while let Some(event) = pair.0[1].poll_event() {
+        count += usize::from(matches!(event, Event::Synced { .. }));
+    }
+    count
+}
+
+#[test]
+fn states_of_many_channels_wait_for_credit() {
+    let (mut pair, mut now) = active_pair();
+    let channels = 20;
+    publish_large(&mut pair, channels, 10, 100 << 10, now);
+    // Subscriptions arrive; the states leave as a slow link takes them.
+    while let Some(frame) = pair.0[1].poll_send(LINK) {
+        pair.0[0].receive(LINK, frame, now);
+    }
+    let mut waiting = 0;
+    let mut states = Vec::new();
+    while let Some(frame) = pair.0[0].poll_send(LINK) {
+        if let Frame::State { state, .. } = &frame {
+            waiting += state.cost();
+        }
+        states.push(frame);
+    }
+    let allowed = limits::WINDOW_BYTES + (1 << 20) + 10 * limits::PUBLICATION_OVERHEAD;
+    assert!(waiting <= allowed, "{waiting} bytes on the link");
+    for frame in states {
+        pair.0[1].receive(LINK, frame, now);
+    }
+    let mut count = synced(&mut pair);
+    for _ in 0..channels {
+        now += Duration::from_millis(100);
+        pair.exchange(now);
+        count += synced(&mut pair);
+    }
+    assert_eq!(count, channels);
+}
+
+#[test]
+fn a_node_whose_frame_arrives_slowly_is_not_silent() {
+    let (mut pair, mut now) = active_pair();
+    publish_large(&mut pair, 8, 10, 100 << 10, now);
+    while let Some(frame) = pair.0[1].poll_send(LINK) {
+        pair.0[0].receive(LINK, frame, now);
+    }
+    let frames: Vec<Frame> = std::iter::from_fn(|| pair.0[0].poll_send(LINK)).collect();
+    // Parts of the first frame arrive for a minute; beats of the owner stand behind it.
+    for _ in 0..600 {
+        now += Duration::from_millis(100);
+        pair.0[1].note_bytes(LINK, now);
+        for node in &mut pair.0 {
+            node.tick(now);
+        }
+        while let Some(frame) = pair.0[1].poll_send(LINK) {
+            pair.0[0].receive(LINK, frame, now);
+        }
+        while pair.0[0].poll_send(LINK).is_some() {}
+    }
+    assert!(pair.0[0].is_linked(Uid(2)) && pair.0[1].is_linked(Uid(1)));
+    for frame in frames {
+        pair.0[1].receive(LINK, frame, now);
+    }
+    pair.exchange(now);
+    assert!(synced(&mut pair) > 0);
 }
