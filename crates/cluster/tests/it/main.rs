@@ -1,5 +1,6 @@
 //! Tests of nodes of a cluster.
 
 mod frames;
+mod handover;
 mod nodes;
 mod simulation;

@@ -21,6 +21,7 @@
 
 mod clients;
 mod moves;
+mod rebalance;
 mod world;
 
 use std::time::Duration;

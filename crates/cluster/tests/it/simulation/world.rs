@@ -148,7 +148,17 @@ fn settings(channel: &str) -> ChannelSettings {
 
 impl World {
     pub(super) fn new(seed: u64, mutation: Option<Mutation>, versions: &'static [u16]) -> World {
-        let mut world = World {
+        let mut world = World::empty(seed, mutation, versions);
+        let count = world.draw(2, 7);
+        world.add_hosts(count);
+        for number in 0..CLIENTS {
+            world.add_client(channel(number % CHANNELS));
+        }
+        world
+    }
+
+    fn empty(seed: u64, mutation: Option<Mutation>, versions: &'static [u16]) -> World {
+        World {
             random: fastrand::Rng::with_seed(seed),
             now: Duration::from_secs(1),
             hosts: Vec::new(),
@@ -170,17 +180,22 @@ impl World {
             answers: BTreeMap::new(),
             requests: 0,
             names: 0,
-        };
-        for number in 0..world.draw(2, 7) {
-            // There is always a node of both tasks at first.
-            let role = if number == 0 { Role::All } else { world.draw_role() };
-            let node = world.start(role);
-            world.hosts.push(Host::new(node));
         }
-        for number in 0..CLIENTS {
-            world.add_client(channel(number % CHANNELS));
-        }
+    }
+
+    /// Creates a world without clients.
+    pub(super) fn with_hosts(seed: u64, count: u64) -> World {
+        let mut world = World::empty(seed, None, &[2]);
+        world.add_hosts(count);
         world
+    }
+
+    fn add_hosts(&mut self, count: u64) {
+        for number in 0..count {
+            // There is always a node of both tasks at first.
+            let role = if number == 0 { Role::All } else { self.draw_role() };
+            self.add_host(role);
+        }
     }
 
     pub(super) fn add_client(&mut self, channel: Arc<str>) {
