@@ -2,7 +2,7 @@
 
 use std::io;
 
-use ringmain_cluster::links::{Cluster, LinkOptions, TlsFiles};
+use ringmain_cluster::links::{Cluster, LinkOptions, Membership, TlsFiles};
 use ringmain_cluster::member::Role;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::Config;
@@ -24,7 +24,8 @@ pub(crate) fn start(gateway: &Gateway, config: &Config) -> io::Result<Option<Clu
         role: Role::All,
         weight: cluster.weight,
         listen: cluster.listen,
-        nodes: cluster.nodes.iter().map(ToString::to_string).collect(),
+        membership: Membership::Names(cluster.nodes.iter().map(ToString::to_string).collect()),
+        rebalance: None,
         tls: cluster.tls.as_ref().map(|tls| TlsFiles {
             certificate: tls.certificate.chain.to_vec(),
             key: tls.certificate.key.expose().to_vec(),
