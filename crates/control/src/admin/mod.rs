@@ -7,6 +7,7 @@
 mod cluster_status;
 mod dashboard;
 mod metrics;
+mod push_cluster_status;
 mod push_metrics;
 mod status;
 
@@ -29,6 +30,7 @@ use serde_json::json;
 
 use crate::config;
 use crate::limits;
+use crate::push_cluster::PushNode;
 use crate::reload::ConfigWatcher;
 
 /// The application of the administration.
@@ -62,6 +64,11 @@ impl StatusBoard {
     pub fn publish(&self, report: Report, draining: bool) {
         *self.0.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         self.0.draining.store(draining, Ordering::Release);
+    }
+
+    /// Reports the process as draining from now on, before its engine does.
+    pub fn set_draining(&self) {
+        self.0.draining.store(true, Ordering::Release);
     }
 
     /// Returns whether a drain was requested.
@@ -139,6 +146,7 @@ impl AdminApp {
                 }),
             )
             .get("/kubernetes", with(show_kubernetes))
+            .get("/push-cluster", with(show_push_cluster))
             .get("/metrics", with(show_metrics))
             .get("/healthz", |_, reply| reply.text("ok\n"))
             .get("/readyz", with(show_ready))
@@ -196,9 +204,10 @@ const INDEX: &str = "\
 /routes     routes, and the steps of their rules
 /upstreams  upstreams and their endpoints: health, ejections, requests, connections, retries
 /kubernetes the followed cluster: API server, leader, objects, failing watches, problems; 404 without one
+/push-cluster  this node of a push cluster, and the other nodes; 404 without one
 /metrics    metrics in the text format of Prometheus
 /healthz    200 while the process responds
-/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, or lists of Kubernetes are missing
+/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, lists of Kubernetes are missing, or a push gateway is linked to no push server
 /drain      POST: graceful shutdown
 /log        GET and PUT: the log level (error, warn, info, debug, trace)
 
@@ -285,6 +294,13 @@ fn show_kubernetes(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>)
     }
 }
 
+fn show_push_cluster(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    match push_cluster_status::push_cluster_status(inner) {
+        Some(status) => reply_json(reply, &status),
+        None => Err(Error::new(404, "the configuration has no key `push.cluster`")),
+    }
+}
+
 fn show_metrics(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let text = metrics::render(inner);
     reply.text(text)?;
@@ -307,6 +323,12 @@ fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> R
         return Err(Error::new(
             503,
             "not all objects of the Kubernetes cluster have arrived yet",
+        ));
+    }
+    if inner.control.push_cluster().is_some_and(PushNode::lacks_servers) {
+        return Err(Error::new(
+            503,
+            "no node of the push cluster that owns channels is linked",
         ));
     }
     let mut undelivered = inner.control.consumers().undelivered();

@@ -106,7 +106,7 @@ pub use push::{
     Push, PushDataFormat, PushEndpoints, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
     PushQuery, PushTokens,
 };
-pub use push_cluster::{PushCluster, PushClusterTls};
+pub use push_cluster::{PushCluster, PushClusterTls, PushRebalance};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, DatagramSessions, Retry, RetryOn, Route, Rule, StreamRoute,

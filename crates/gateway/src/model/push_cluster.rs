@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::Certificate;
+use super::{Certificate, Fraction};
 
 /// This node of a push cluster, and the addresses of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,8 +18,31 @@ pub struct PushCluster {
     pub listen: SocketAddr,
     /// The nodes, as `HOST:PORT`; each address of a name is one.
     pub nodes: Vec<Arc<str>>,
+    /// `None`: clients remain at their node.
+    pub rebalance: Option<PushRebalance>,
     /// `None`: links are not encrypted, which is for loopback addresses only.
     pub tls: Option<PushClusterTls>,
+}
+
+/// The limits within which a node sends clients to other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushRebalance {
+    /// The load, in percent of the node's share, above which it starts.
+    pub above_percent: u16,
+    /// The load at which it stops.
+    pub until_percent: u16,
+    /// The part of its clients that it sends away in a second.
+    pub rate: Fraction,
+}
+
+impl Default for PushRebalance {
+    fn default() -> PushRebalance {
+        PushRebalance {
+            above_percent: 120,
+            until_percent: 105,
+            rate: Fraction { part: 5, of: 1000 },
+        }
+    }
 }
 
 /// Mutual TLS between nodes.

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringmain_cluster::limits::{NAME_BYTES, WEIGHT_MAX};
-use ringmain_gateway::model::{self, PushCluster, PushClusterTls};
+use ringmain_gateway::model::{self, PushCluster, PushClusterTls, PushRebalance};
 
 use super::{Builder, list_items, parsed_value};
 use crate::config::document::{self, Field};
 use crate::config::error::{FilePosition, quote};
 use crate::config::fields::Spanned;
+use crate::config::scalars::{Fraction, Multiple};
 
 impl Builder<'_> {
     /// Builds the cluster. `None`: an error was reported.
@@ -54,6 +55,10 @@ impl Builder<'_> {
                 is_valid
             }),
         };
+        let rebalance = match part.rebalance {
+            None => None,
+            Some(at) => Some(self.build_rebalance(at.value?, at.position)?),
+        };
         let tls = match part.tls {
             None => None,
             Some(at) => Some(self.build_cluster_tls(at.value?, at.position)?),
@@ -70,6 +75,7 @@ impl Builder<'_> {
             name: name?.unwrap_or_else(|| listen.to_string().into()),
             zone: self.zone.clone(),
             weight: weight?,
+            rebalance,
             listen,
             nodes: nodes?,
             tls,
@@ -119,6 +125,48 @@ impl Builder<'_> {
         Some(Some(name.into()))
     }
 
+    fn build_rebalance(
+        &self,
+        part: document::PushRebalanceSection,
+        position: FilePosition,
+    ) -> Option<PushRebalance> {
+        let is_complete = |is_some, has_value| !is_some || has_value;
+        let given = [part.above.is_some(), part.until.is_some(), part.rate.is_some()];
+        let above = parsed_value(part.above).map(|Multiple(hundredths)| hundredths);
+        let until = parsed_value(part.until).map(|Multiple(hundredths)| hundredths);
+        let rate = parsed_value(part.rate).map(|Fraction(fraction)| fraction);
+        let values = [above.is_some(), until.is_some(), rate.is_some()];
+        if !given
+            .into_iter()
+            .zip(values)
+            .all(|(is_some, has_value)| is_complete(is_some, has_value))
+        {
+            // An error was reported.
+            return None;
+        }
+        let default = PushRebalance::default();
+        let rebalance = PushRebalance {
+            above_percent: above.unwrap_or(default.above_percent),
+            until_percent: until.unwrap_or(default.until_percent),
+            rate: rate.unwrap_or(default.rate),
+        };
+        if rebalance.until_percent >= rebalance.above_percent {
+            let expected = "a value of `until` below that of `above`";
+            let found = format!(
+                "{} and {}",
+                as_multiple(rebalance.until_percent),
+                as_multiple(rebalance.above_percent)
+            );
+            self.errors.report(position, expected, found);
+            return None;
+        }
+        if rebalance.rate.part == 0 {
+            self.errors.report(position, "a `rate` above 0", "0");
+            return None;
+        }
+        Some(rebalance)
+    }
+
     fn build_cluster_tls(
         &self,
         part: document::PushClusterTlsSection,
@@ -141,4 +189,8 @@ impl Builder<'_> {
             server_name: parsed_value(part.server_name).map(|name| name.as_str().into()),
         })
     }
+}
+
+fn as_multiple(percent: u16) -> String {
+    format!("{}.{:02}", percent / 100, percent % 100)
 }

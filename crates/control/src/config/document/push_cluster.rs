@@ -5,10 +5,12 @@ use serde::Deserialize;
 
 use super::{Field, OneOrManyField};
 use crate::config::fields::Parsed;
+use crate::config::scalars::{Fraction, Multiple};
 use ringmain_gateway::model::Hostname;
 
 /// Nodes that share their channels: publications, presence and commands of the server API reach the clients of every node. Each
-/// channel has one owner; if that node ends, the channel starts a new epoch and its clients are notified. Applies after a restart.
+/// channel has one owner, which hands it over when it is stopped; if it is killed, the channel starts a new epoch and its clients are
+/// notified. Applies after a restart.
 /// Example: `{listen: "127.0.0.1:7946", nodes: ["127.0.0.1:7947"]}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -21,10 +23,27 @@ pub(in crate::config) struct PushClusterSection {
     pub(in crate::config) nodes: OneOrManyField<String>,
     /// The name of this node in logs and metrics. Default: the value of `listen`. Example: `push-1`.
     pub(in crate::config) name: Field<String>,
-    /// The share of channels that this node owns relative to the other nodes, from 1 to 64. Default: 1.
+    /// The share of channels that this node owns, and of clients that `rebalance` leaves here, relative to the other nodes: from 1 to 64.
+    /// Default: 1.
     pub(in crate::config) weight: Field<u16>,
+    /// Sends clients to less loaded nodes. Default: none, clients remain at their node.
+    pub(in crate::config) rebalance: Field<PushRebalanceSection>,
     /// Mutual TLS between the nodes. Default: none, links are not encrypted.
     pub(in crate::config) tls: Field<PushClusterTlsSection>,
+}
+
+/// Sends clients of a node with more than its share to other nodes: they are disconnected with code 3011, on which SDKs reconnect at once.
+/// The share is by `weight`, among nodes that have clients and are not leaving. Example: `{above: 1.2, until: 1.05, rate: 0.5%}`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "PushRebalance")]
+pub(in crate::config) struct PushRebalanceSection {
+    /// The multiple of its share above which a node starts to send clients away. Default: 1.2.
+    pub(in crate::config) above: Field<Parsed<Multiple>>,
+    /// The multiple at which it stops: less than `above`. Default: 1.05.
+    pub(in crate::config) until: Field<Parsed<Multiple>>,
+    /// The part of its clients that it sends away in a second, at most all. Default: 0.5%.
+    pub(in crate::config) rate: Field<Parsed<Fraction>>,
 }
 
 /// Mutual TLS between nodes: each node presents its certificate. Example: `{certificate: node, authorities: nodes}`.

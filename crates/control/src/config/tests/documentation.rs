@@ -169,6 +169,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         CLUSTER,
         "{listen: '10.0.0.5:7946', nodes: 'push:7946', tls: @}",
     ),
+    (
+        "PushRebalance",
+        CLUSTER,
+        "{listen: '127.0.0.1:7946', nodes: 'push:7946', rebalance: @}",
+    ),
     ("Nats", PUSH, "{anonymous: true, nats: {prices: @}}"),
     (
         "NatsTls",

@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ringmain_gateway::model::{Fraction, PushRebalance};
+
 use super::{all_errors_of, valid_config};
 
 fn with(cluster: &str) -> String {
@@ -89,4 +91,48 @@ fn a_node_has_no_state_on_disk() {
     assert_eq!(errors.len(), 1, "{errors:?}");
     let expected = "c.yaml:6:12: expected no `state_dir` in a cluster";
     assert!(errors[0].starts_with(expected), "{errors:?}");
+}
+
+#[test]
+fn rebalancing_has_defaults_and_limits() {
+    let rebalance_of = |keys: &str| {
+        let text = with(&format!("{{listen: '127.0.0.1:1', nodes: 'a:1'{keys}}}"));
+        let push = valid_config(&text).push.expect("push");
+        push.cluster.as_ref().expect("a cluster").rebalance
+    };
+    let rebalance = |above_percent, until_percent, part, of| {
+        Some(PushRebalance {
+            above_percent,
+            until_percent,
+            rate: Fraction { part, of },
+        })
+    };
+    assert_eq!(rebalance_of(""), None);
+    assert_eq!(rebalance_of(", rebalance: {}"), rebalance(120, 105, 5, 1000));
+    assert_eq!(
+        rebalance_of(", rebalance: {above: 1.5, until: 1, rate: 2%}"),
+        rebalance(150, 100, 20_000, 1_000_000)
+    );
+    for (keys, expected) in [
+        (
+            "{above: 1.05}",
+            "expected a value of `until` below that of `above`, found 1.05 and 1.05",
+        ),
+        (
+            "{above: 0.9}",
+            "expected a number from 1 to 100 with at most two decimals, such as 1.2, found `0.9`",
+        ),
+        (
+            "{until: 1.234}",
+            "expected a number from 1 to 100 with at most two decimals",
+        ),
+        ("{rate: 0%}", "expected a `rate` above 0"),
+        ("{rate: 101%}", "expected a share of at most the whole"),
+    ] {
+        let text = with(&format!(
+            "{{listen: '127.0.0.1:1', nodes: 'a:1', rebalance: {keys}}}"
+        ));
+        let errors = all_errors_of(&text).join("\n");
+        assert!(errors.contains(expected), "{keys}: {errors}");
+    }
 }
