@@ -116,6 +116,9 @@ pub const RELAY_HOPS: u8 = 4;
 /// The interval at which a refused request is sent again, until [`REQUEST_TIMEOUT`].
 pub const REQUEST_RETRY: Duration = Duration::from_millis(50);
 
+/// The time without requests of other nodes after which a leaving node has left.
+pub const LEAVE_QUIET: Duration = Duration::from_millis(500);
+
 /// The bytes of publications that wait to be sent again. Further ones are refused.
 pub const QUEUED_BYTES: u64 = 16 << 20;
 

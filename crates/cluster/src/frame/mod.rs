@@ -283,6 +283,8 @@ pub enum Frame {
     Absent {
         /// The channel.
         channel: Arc<str>,
+        /// The node that has taken it from the sender, if it was sent at all.
+        passed_to: Option<Uid>,
     },
     /// The channel of a mirror has another owner now. Since version 2.
     Moved {

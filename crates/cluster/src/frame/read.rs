@@ -214,6 +214,10 @@ fn read_handover_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
         },
         25 => Frame::Absent {
             channel: fields.channel()?,
+            passed_to: match fields.flag()? {
+                true => Some(Uid(fields.u64()?)),
+                false => None,
+            },
         },
         26 => Frame::Moved {
             number: fields.u32()?,

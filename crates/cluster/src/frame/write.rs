@@ -211,8 +211,13 @@ impl Frame {
                 out.push(u8::from(*is_last));
                 write_part(out, part);
             }
-            Frame::HandoverTaken { channel } | Frame::Wanted { channel } | Frame::Absent { channel } => {
+            Frame::HandoverTaken { channel } | Frame::Wanted { channel } => {
                 write_bytes(out, channel.as_bytes());
+            }
+            Frame::Absent { channel, passed_to } => {
+                write_bytes(out, channel.as_bytes());
+                out.push(u8::from(passed_to.is_some()));
+                passed_to.iter().for_each(|uid| out.extend(uid.0.to_le_bytes()));
             }
             Frame::HandedOver { sender, receiver } => {
                 out.extend(sender.to_le_bytes());

@@ -33,6 +33,10 @@ pub(super) struct Handovers {
     held: BTreeMap<Arc<str>, Held>,
     held_frames: usize,
     held_bytes: u64,
+    /// The channels that were sent, with their new owners, for [`limits::HOLD_TIME`].
+    passed: BTreeMap<Arc<str>, (Uid, Duration)>,
+    /// The channels that other nodes will send: a third one has sent them there.
+    expected: BTreeMap<Arc<str>, (Uid, Duration)>,
     /// The ends of transitions in order, also of those that are complete.
     pub(super) transitions: BTreeSet<(Duration, Arc<str>)>,
 }
@@ -45,6 +49,8 @@ struct SentChannel {
     cost: u64,
     owned: Owned,
     keys: Vec<KeyEntry>,
+    /// Other nodes that need it.
+    wanted_by: BTreeSet<Uid>,
 }
 
 /// The parts of a channel that have arrived.
@@ -87,6 +93,12 @@ impl Handovers {
     /// Returns the node to which a channel was sent.
     pub(super) fn sent_to(&self, channel: &str) -> Option<Uid> {
         self.sent.get(channel).map(|sent| sent.to)
+    }
+
+    /// Returns the node that has received a channel from this one a short time ago.
+    pub(super) fn passed_to(&self, channel: &str) -> Option<Uid> {
+        let passed = self.passed.get(channel).map(|(uid, _)| *uid);
+        self.sent_to(channel).or(passed)
     }
 
     pub(super) fn is_held(&self, channel: &str) -> bool {
@@ -135,6 +147,14 @@ impl Node {
         let held = self.handovers.held.get(channel);
         if held.is_some_and(|held| now.saturating_sub(held.since) >= limits::HOLD_TIME) {
             return false;
+        }
+        if self.handovers.sent_to(channel).is_some() {
+            // Its new owner does not own it any more, and returns it.
+            return true;
+        }
+        let expected = self.handovers.expected.get(channel);
+        if expected.is_some_and(|(_, since)| now.saturating_sub(*since) < limits::HOLD_TIME) {
+            return true;
         }
         let is_absent = |uid: &Uid| held.is_some_and(|held| held.absent.contains(uid));
         let mut awaited = self.awaited_peers();
@@ -281,6 +301,11 @@ impl Node {
 
     /// Sends planned channels, as far as the windows of their new owners allow, and notifies nodes for which there are no more.
     pub(super) fn send_planned(&mut self, now: Duration) {
+        // Channels on their way to another node belong to these: that node sends them on.
+        let sent = self.handovers.sent.iter();
+        let awaiting: BTreeSet<Uid> = sent
+            .filter_map(|(name, sent)| self.owner_of(name).filter(|owner| *owner != sent.to))
+            .collect();
         let uids: Vec<Uid> = self.peers.keys().copied().collect();
         for uid in uids {
             while let Some(peer) = self.peers.get_mut(&uid)
@@ -294,7 +319,7 @@ impl Node {
             let Some(peer) = self.peers.get_mut(&uid).filter(|peer| peer.version >= 2) else {
                 continue;
             };
-            if !peer.plan.is_empty() {
+            if !peer.plan.is_empty() || awaiting.contains(&uid) {
                 continue;
             }
             peer.planned_since = None;
@@ -320,6 +345,10 @@ impl Node {
         for name in late {
             self.end_channel(&name);
         }
+        let is_recent =
+            |_: &Arc<str>, (_, at): &mut (Uid, Duration)| now.saturating_sub(*at) < limits::HOLD_TIME;
+        self.handovers.passed.retain(is_recent);
+        self.handovers.expected.retain(is_recent);
         self.send_planned(now);
         self.release_held(now);
         self.end_transitions(now);
@@ -343,7 +372,9 @@ impl Node {
             cost,
             owned,
             keys,
+            wanted_by: BTreeSet::new(),
         };
+        self.handovers.passed.insert(Arc::clone(channel), (to, now));
         self.handovers.sent.insert(Arc::clone(channel), sent);
         self.counts.moved += 1;
     }
@@ -435,6 +466,8 @@ impl Node {
     /// Forgets all channels that are on their way, after a pause of this node.
     pub(super) fn forget_sent(&mut self) {
         self.handovers.sent.clear();
+        self.handovers.passed.clear();
+        self.handovers.expected.clear();
         self.peers.values_mut().for_each(|peer| peer.handing = 0);
     }
 
@@ -445,7 +478,19 @@ impl Node {
 
     pub(super) fn taken(&mut self, from: Uid, channel: &Arc<str>, now: Duration) {
         let is_sent = self.handovers.sent_to(channel) == Some(from);
-        if is_sent && let Some(sent) = self.handovers.sent.remove(channel) {
+        if is_sent && let Some(mut sent) = self.handovers.sent.remove(channel) {
+            sent.wanted_by.extend(self.owner_of(channel));
+            if self.owner_of(channel) == Some(self.member.uid) {
+                self.handovers.expected.insert(Arc::clone(channel), (from, now));
+                let channel = Arc::clone(channel);
+                self.send(from, Frame::Wanted { channel });
+            }
+            for uid in sent.wanted_by {
+                if uid != from && uid != self.member.uid {
+                    let (channel, passed_to) = (Arc::clone(channel), Some(from));
+                    self.send(uid, Frame::Absent { channel, passed_to });
+                }
+            }
             if let Some(peer) = self.peers.get_mut(&from) {
                 peer.handing = peer.handing.saturating_sub(sent.cost);
             }
@@ -455,17 +500,40 @@ impl Node {
 
     /// A new owner needs a channel at once.
     pub(super) fn hand_over_wanted(&mut self, from: Uid, channel: Arc<str>, now: Duration) {
-        if self.handovers.sent_to(&channel) == Some(from) {
+        if let Some(sent) = self.handovers.sent.get_mut(&channel) {
+            sent.wanted_by.insert(from);
             return;
         }
         if self.owned.contains(&channel) && !self.owned.is_superseded(&channel) {
             self.move_channel(&channel, from, now);
         } else {
-            self.send(from, Frame::Absent { channel });
+            let passed_to = self.handovers.passed_to(&channel).filter(|uid| *uid != from);
+            self.send(from, Frame::Absent { channel, passed_to });
         }
     }
 
-    pub(super) fn set_absent(&mut self, from: Uid, channel: &Arc<str>, now: Duration) {
+    pub(super) fn set_absent(
+        &mut self,
+        from: Uid,
+        channel: &Arc<str>,
+        passed_to: Option<Uid>,
+        now: Duration,
+    ) {
+        let passed_to = passed_to.filter(|uid| *uid != self.member.uid && self.is_linked(*uid));
+        if let Some(uid) = passed_to
+            && !self.owned.contains(channel)
+        {
+            self.handovers.expected.insert(Arc::clone(channel), (uid, now));
+            let channel = Arc::clone(channel);
+            self.send(uid, Frame::Wanted { channel });
+        } else if self
+            .handovers
+            .expected
+            .get(channel)
+            .is_some_and(|(uid, _)| *uid == from)
+        {
+            self.handovers.expected.remove(channel);
+        }
         if let Some(held) = self.handovers.held.get_mut(channel) {
             held.absent.insert(from);
             if self.admit(channel, now) != Admission::Hold {
@@ -555,6 +623,8 @@ impl Node {
         if !self.owned.contains(channel) && self.owned.len() >= limits::CHANNELS {
             return;
         }
+        self.handovers.expected.remove(channel);
+        self.handovers.passed.remove(channel);
         let mut received = incoming.into_owned(&head, now);
         let keys = std::mem::take(&mut received.keys);
         let received = received.owned;

@@ -39,8 +39,18 @@ struct Mirror {
     idle_since: Option<Duration>,
     /// The nodes that have named another owner since the last state.
     moves: u8,
+    /// The new owner, by the word of the one that has sent it the channel.
+    confirmed: Option<Confirmed>,
     /// Another node owns the channel in this node's view: until then the current owner should send the channel there.
     stays_until: Option<Duration>,
+}
+
+/// A new owner, which may not have received the channel yet.
+#[derive(Clone, Copy, Debug)]
+struct Confirmed {
+    owner: Uid,
+    /// The time until which the new owner is asked.
+    until: Duration,
 }
 
 /// The nodes that a mirror asks one after the other before it waits for [`limits::RETRY_INTERVAL`].
@@ -112,6 +122,7 @@ impl Mirrors {
             members: BTreeMap::new(),
             idle_since: None,
             moves: 0,
+            confirmed: None,
             stays_until: None,
         };
         self.by_name.insert(Arc::clone(channel), mirror);
@@ -149,6 +160,12 @@ impl Mirror {
             (None, None) => SyncKind::Continued,
             (None, Some(_)) | (Some(_), None) => SyncKind::Gap,
         }
+    }
+
+    /// Returns whether a node is the new owner by the word of the one before.
+    fn is_confirmed(&self, uid: Uid, now: Duration) -> bool {
+        self.confirmed
+            .is_some_and(|confirmed| confirmed.owner == uid && now < confirmed.until)
     }
 
     fn is_live(&self) -> bool {
@@ -307,7 +324,7 @@ impl Node {
             return self.grant_unused(granted);
         };
         mirror.state = MirrorState::Live { owner: from };
-        mirror.moves = 0;
+        (mirror.moves, mirror.confirmed) = (0, None);
         let kind = mirror.relate(&state);
         if kind == SyncKind::Continued
             && let Some(position) = mirror.position
@@ -402,37 +419,56 @@ impl Node {
         if mirror.owner() != Some(from) {
             return;
         }
+        if mirror.is_confirmed(from, now) {
+            // It has not received the channel yet.
+            return self.retry_mirror(number, now + limits::REQUEST_RETRY);
+        }
         let owner = self.owner_of(&channel);
         if owner.is_some_and(|owner| owner != from) {
-            return self.move_mirror(from, number, owner, now);
+            return self.follow_owner(number, owner, now);
         }
-        self.retry_mirror(number, now);
+        self.retry_mirror(number, now + limits::RETRY_INTERVAL);
     }
 
-    /// The channel of a mirror has another owner.
-    pub(super) fn move_mirror(&mut self, from: Uid, number: u32, to: Option<Uid>, now: Duration) {
+    /// The owner of a mirror's channel has sent it to another node.
+    pub(super) fn move_mirror(&mut self, from: Uid, number: u32, to: Uid, now: Duration) {
+        let mirror = self.mirrors.by_number(number);
+        if let Some((_, mirror)) = mirror.filter(|(_, mirror)| mirror.owner() == Some(from)) {
+            mirror.confirmed = Some(Confirmed {
+                owner: to,
+                until: now + limits::HOLD_TIME,
+            });
+            self.follow_owner(number, Some(to), now);
+        }
+    }
+
+    fn follow_owner(&mut self, number: u32, to: Option<Uid>, now: Duration) {
         let is_reachable = to.is_some_and(|to| to == self.member.uid || self.is_linked(to));
         let Some((channel, mirror)) = self.mirrors.by_number(number) else {
             return;
         };
-        if mirror.owner() != Some(from) {
-            return;
-        }
         if is_reachable && mirror.moves < MOVES {
             mirror.moves += 1;
+            // The node that has named it has no subscription to end.
+            mirror.state = MirrorState::Asking {
+                owner: None,
+                since: mirror.asking_since(now),
+                retry_at: None,
+            };
             self.ask_node(&channel, to, now);
         } else {
             mirror.moves = 0;
-            self.retry_mirror(number, now);
+            self.retry_mirror(number, now + limits::RETRY_INTERVAL);
         }
     }
 
-    fn retry_mirror(&mut self, number: u32, now: Duration) {
+    fn retry_mirror(&mut self, number: u32, at: Duration) {
+        let now = self.last_tick;
         if let Some((_, mirror)) = self.mirrors.by_number(number) {
             mirror.state = MirrorState::Asking {
                 owner: mirror.owner(),
                 since: mirror.asking_since(now),
-                retry_at: Some(now + limits::RETRY_INTERVAL),
+                retry_at: Some(at),
             };
         }
     }
@@ -468,7 +504,7 @@ impl Node {
             let Some(mirror) = self.mirrors.by_name.get_mut(&name) else {
                 continue;
             };
-            if mirror.owner() == owner {
+            if mirror.owner() == owner || mirror.owner().is_some_and(|uid| mirror.is_confirmed(uid, now)) {
                 mirror.stays_until = None;
             } else if stays {
                 mirror.stays_until.get_or_insert(now + limits::HANDOVER_TIME);
@@ -512,7 +548,12 @@ impl Node {
             self.emit(Event::Lost { channel });
         }
         for name in late {
-            self.ask_owner(&name, now);
+            let mirror = self.mirrors.by_name.get(&name);
+            let confirmed = mirror.and_then(|mirror| mirror.confirmed);
+            match confirmed.filter(|confirmed| now < confirmed.until) {
+                Some(confirmed) => self.ask_node(&name, Some(confirmed.owner), now),
+                None => self.ask_owner(&name, now),
+            }
         }
         for channel in idle {
             self.remove_mirror(&channel);

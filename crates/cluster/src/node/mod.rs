@@ -241,6 +241,8 @@ pub struct Node {
     requests: Requests,
     handovers: Handovers,
     joining_since: Duration,
+    /// The time of the last request of another node.
+    asked_at: Duration,
     /// Frames of this node to itself.
     loopback: VecDeque<Frame>,
     /// Events, with the link whose peer is granted credit once they are taken.
@@ -273,6 +275,7 @@ impl Node {
             requests: Requests::default(),
             handovers: Handovers::default(),
             joining_since: now,
+            asked_at: now,
             loopback: VecDeque::new(),
             events: VecDeque::new(),
             seed,
@@ -330,6 +333,7 @@ impl Node {
     /// Starts the planned end of this node: it hands its channels over.
     pub fn leave(&mut self, now: Duration) {
         if self.status.phase != Phase::Leaving {
+            self.asked_at = now;
             self.set_phase(Phase::Leaving, now);
             self.run_loopback(now);
         }
@@ -345,7 +349,10 @@ impl Node {
         let is_joining = servers.any(|peer| peer.status.phase == Phase::Joining && peer.link.is_some());
         let has_plan = self.peers.values().any(|peer| !peer.plan.is_empty());
         let has_moved = !has_plan && !is_joining && self.handovers.is_idle();
-        self.status.phase == Phase::Leaving && has_moved && self.has_sent_all()
+        // Requests of other nodes may be on their way.
+        let is_quiet =
+            self.last_tick.saturating_sub(self.asked_at) >= limits::LEAVE_QUIET && self.requests.len() == 0;
+        self.status.phase == Phase::Leaving && has_moved && is_quiet && self.has_sent_all()
     }
 
     /// Returns whether the workers' requests may be handled: there is an owner for channels, or there will be none soon.
@@ -514,8 +521,8 @@ impl Node {
             Frame::HandoverTaken { channel } => self.taken(from, &channel, now),
             Frame::HandedOver { sender, receiver } => self.settle_peer(from, (sender, receiver), now),
             Frame::Wanted { channel } => self.hand_over_wanted(from, channel, now),
-            Frame::Absent { channel } => self.set_absent(from, &channel, now),
-            Frame::Moved { number, to } => self.move_mirror(from, number, Some(to), now),
+            Frame::Absent { channel, passed_to } => self.set_absent(from, &channel, passed_to, now),
+            Frame::Moved { number, to } => self.move_mirror(from, number, to, now),
             Frame::RelayedPublish {
                 hops,
                 request,

@@ -473,10 +473,9 @@ impl Node {
         }
     }
 
-    /// Notifies a mirror that this node does not own its channel.
+    /// Notifies a mirror that this node does not own its channel. It follows the channel only to a node that has it.
     fn reject_subscription(&mut self, from: Uid, number: u32, channel: &str) {
-        let owner = self.handovers.sent_to(channel).or_else(|| self.owner_of(channel));
-        match owner.filter(|owner| *owner != self.member.uid) {
+        match self.handovers.passed_to(channel) {
             Some(owner) => self.send_moved(from, number, owner),
             None => drop(self.send(from, Frame::NotOwner { number })),
         }

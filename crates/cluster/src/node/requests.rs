@@ -219,6 +219,9 @@ impl Node {
         operation: Operation,
         now: Duration,
     ) {
+        if from != self.member.uid {
+            self.asked_at = now;
+        }
         let origin = Origin::Node {
             uid: from,
             request,

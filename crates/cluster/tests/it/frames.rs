@@ -203,6 +203,11 @@ fn handover_frames(position: StreamPosition) -> Vec<Frame> {
         },
         Frame::Absent {
             channel: Arc::clone(&channel),
+            passed_to: None,
+        },
+        Frame::Absent {
+            channel: Arc::clone(&channel),
+            passed_to: Some(Uid(4)),
         },
         Frame::Moved {
             number: 3,

@@ -9,14 +9,22 @@ use ringmain_cluster::node::SyncKind;
 use ringmain_hub::history::{Epoch, History, HistoryOptions, Recovery, StreamPosition};
 use ringmain_hub::protocol::Published;
 
-use super::world::HISTORY;
+use super::world::{HISTORY, number_of};
 
 /// The data of each (channel, epoch, offset), for all clients.
 #[derive(Debug, Default)]
 pub(super) struct Oracle(BTreeMap<(String, Epoch, u64), Vec<u8>>);
 
 impl Oracle {
-    fn check(&mut self, channel: &str, epoch: Epoch, offset: u64, data: &[u8]) -> Result<(), String> {
+    pub(super) fn check(
+        &mut self,
+        channel: &str,
+        epoch: Epoch,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), String> {
+        // The number of the publication; the rest only has a size.
+        let data = data.split(|byte| *byte == b':').next().unwrap_or_default();
         let key = (channel.to_owned(), epoch, offset);
         let known = self.0.entry(key).or_insert_with(|| data.to_vec());
         if known == data {
@@ -37,12 +45,32 @@ pub(super) struct Client {
     pub(super) node: Option<usize>,
     /// It waits for a state of the channel.
     pub(super) is_waiting: bool,
-    /// The data of the last publication.
-    pub(super) last: Vec<u8>,
+    /// The numbers of publications that it has received since `live_since`, for channels without offsets; otherwise since the last event.
+    pub(super) arrived: Vec<u64>,
+    pub(super) noted: usize,
+    /// The time since which it receives publications without offsets.
+    pub(super) live_since: Option<Duration>,
+    /// The time of the last delivery.
+    pub(super) delivered_at: Duration,
     pub(super) reported_gaps: u64,
 }
 
 impl Client {
+    pub(super) fn new(channel: Arc<str>) -> Client {
+        Client {
+            name: "".into(),
+            channel,
+            position: None,
+            node: None,
+            is_waiting: false,
+            reported_gaps: 0,
+            arrived: Vec::new(),
+            noted: 0,
+            live_since: None,
+            delivered_at: Duration::ZERO,
+        }
+    }
+
     fn deliver(
         &mut self,
         oracle: &mut Oracle,
@@ -67,17 +95,22 @@ impl Client {
             ));
         }
         self.position = Some(StreamPosition { offset, epoch });
-        self.last = published.data.to_vec();
+        self.arrived.extend(number_of(&published.data));
         Ok(())
     }
 
     /// Subscribes at a channel that has a state.
     fn subscribe(&mut self, shard: &mut Shard, oracle: &mut Oracle, now: Duration) -> Result<(), String> {
-        self.is_waiting = false;
         let top = shard.history.position();
+        let is_ahead = |before: StreamPosition| before.epoch == top.epoch && before.offset > top.offset;
+        if self.position.is_some_and(is_ahead) && self.is_waiting {
+            // Its node before was faster: this one requests the state of the owner.
+            shard.needs_state = true;
+            return Ok(());
+        }
+        self.is_waiting = false;
         let Some(before) = self.position else {
             self.position = Some(top);
-            self.last = shard.last.clone();
             return Ok(());
         };
         let missed: Option<Vec<_>> = match shard
@@ -101,7 +134,6 @@ impl Client {
             None => {
                 self.reported_gaps += 1;
                 self.position = Some(top);
-                self.last = shard.last.clone();
             }
         }
         Ok(())
@@ -112,16 +144,17 @@ impl Client {
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) history: History<Arc<Published>>,
-    pub(super) last: Vec<u8>,
     is_synced: bool,
+    /// A client knows more than the node.
+    pub(super) needs_state: bool,
 }
 
 impl Shard {
     pub(super) fn new() -> Shard {
         Shard {
             history: History::new(Epoch::new(0), HISTORY),
-            last: Vec::new(),
             is_synced: false,
+            needs_state: false,
         }
     }
 
@@ -153,7 +186,6 @@ impl Shard {
             let options = HistoryOptions { ..HISTORY };
             self.history = History::restored(position, state.floor, options);
             for (offset, published) in state.publications {
-                self.last = published.data.to_vec();
                 let bytes = published.data.len();
                 self.history.push_retained(offset, published, bytes, now);
             }
@@ -178,7 +210,6 @@ impl Shard {
     ) -> Result<(), String> {
         let epoch = self.history.position().epoch;
         let bytes = published.data.len();
-        self.last = published.data.to_vec();
         self.history.publish_at(offset, Arc::clone(published), bytes, now);
         for client in clients.iter_mut().filter(|client| !client.is_waiting) {
             client.deliver(oracle, epoch, offset, published)?;
