@@ -138,3 +138,7 @@ pub const STATE_RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The delay before the task that follows Kubernetes is restarted after a panic.
 #[cfg(feature = "kubernetes")]
 pub const CLUSTER_RESTART_DELAY: Duration = Duration::from_secs(10);
+
+/// The time for which the start of a node of a push cluster waits for the zone of its Kubernetes Node; then the node has no zone.
+#[cfg(feature = "kubernetes")]
+pub const NODE_ZONE_WITHIN: Duration = Duration::from_secs(5);
