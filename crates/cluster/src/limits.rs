@@ -80,6 +80,48 @@ pub const REPLACED_EPOCHS: usize = 8;
 /// The idempotency keys that an owner remembers. At the limit the oldest are dropped before their window has passed.
 pub const IDEMPOTENCY_KEYS: usize = 1 << 18;
 
+/// The bytes that a channel which moves costs in addition to its contents.
+pub const HANDOVER_OVERHEAD: u64 = 256;
+
+/// The bytes of channels that may be on their way to a new owner. Further channels move when it has taken these, or asks for them.
+pub const HANDOVER_WINDOW_BYTES: u64 = WINDOW_BYTES;
+
+/// The bytes in one part of a channel that moves, unless it is a single publication or member.
+pub const HANDOVER_PART_BYTES: u64 = 1 << 20;
+
+/// The bytes of publications with which a channel moves. Older ones are not retained by the new owner.
+pub const HANDOVER_CHANNEL_BYTES: u64 = 32 << 20;
+
+/// The time for the move of channels to one node. Those that remain then end with their epoch, and mirrors report a gap.
+pub const HANDOVER_TIME: Duration = Duration::from_secs(10);
+
+/// The time for which a new owner holds requests for a channel that another node may have. Then the channel starts a new epoch.
+pub const HOLD_TIME: Duration = Duration::from_secs(2);
+
+/// The frames and their bytes of publications that a node holds for channels that move. Further ones are refused, and sent again.
+pub const HELD_FRAMES: usize = 1 << 16;
+
+/// See [`HELD_FRAMES`].
+pub const HELD_BYTES: u64 = 16 << 20;
+
+/// The time for which the new owner waits for the mirrors of a channel. Then members of the nodes without a mirror leave.
+pub const TRANSITION_TIME: Duration = Duration::from_secs(3);
+
+/// The bytes of publications without offsets that a new owner retains for mirrors that have not subscribed yet. Older ones are dropped.
+pub const TRANSITION_BYTES: u64 = 1 << 20;
+
+/// The nodes that relay a request. Then it is refused, and sent again by the first one.
+pub const RELAY_HOPS: u8 = 4;
+
+/// The interval at which a refused request is sent again, until [`REQUEST_TIMEOUT`].
+pub const REQUEST_RETRY: Duration = Duration::from_millis(50);
+
+/// The bytes of publications that wait to be sent again. Further ones are refused.
+pub const QUEUED_BYTES: u64 = 16 << 20;
+
+/// The time for a joining node to have links to all nodes that others know. Then it owns channels in any case.
+pub const JOIN_TIME: Duration = Duration::from_secs(5);
+
 /// The owned channels that one tick checks for expiry.
 pub const CHANNELS_PER_TICK: usize = 1024;
 
@@ -92,7 +134,7 @@ const _: () = {
     assert!(SUSPECT_AFTER.as_millis() < GONE_AFTER.as_millis());
 };
 
-/// The time after its start for which a node serves no channels, so that it has links before it owns any.
+/// The time after its start for which a node owns no channels, so that it has links before.
 pub const STARTUP_GRACE: Duration = Duration::from_secs(1);
 
 /// The time to connect to a node, with TLS and its first frame. Then the attempt is repeated.

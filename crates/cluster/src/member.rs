@@ -36,6 +36,29 @@ impl Role {
     }
 }
 
+/// The part of a node's life that it is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It has no links to all nodes yet, and owns no channels.
+    Joining,
+    /// It owns its share of the channels.
+    #[default]
+    Active,
+    /// It hands its channels over, and owns channels only if no other node does.
+    Leaving,
+}
+
+/// The state of a node, which changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// Increases with each change of the phase.
+    pub serial: u32,
+    /// The part of its life.
+    pub phase: Phase,
+    /// The clients that are connected to it.
+    pub clients: u32,
+}
+
 /// A node, as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {

@@ -40,6 +40,7 @@ pub(crate) fn start(gateway: &Gateway, config: &Config) -> io::Result<Option<Clu
         weight: cluster.weight,
         listen: cluster.listen,
         membership,
+        rebalance: None,
         tls: cluster.tls.as_ref().map(|tls| TlsFiles {
             certificate: tls.certificate.chain.to_vec(),
             key: tls.certificate.key.expose().to_vec(),

@@ -4,9 +4,10 @@
 //! length: u32 │ kind: u8 │ fields          Hello is the first frame in each direction
 //! ```
 //!
-//! Integers are little endian; texts and bytes are preceded by their length (u32). A frame of an unknown kind from a node of a newer version
+//! Each side sends frames of the smaller one of both versions only. Integers are little endian; texts and bytes are preceded by their length (u32). A frame of an unknown kind from a node of a newer version
 //! is skipped. Must not know the state of a node.
 
+mod handover;
 mod read;
 mod write;
 
@@ -20,11 +21,12 @@ use ringmain_hub::mail::{ChannelQuery, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use crate::limits;
-use crate::member::Member;
+use crate::member::{Member, Status, Uid};
+pub use handover::{HandoverHead, HandoverPart};
 pub use read::FrameDecoder;
 
 /// The version of the frames that this node sends.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The oldest version of another node that this one can work with.
 pub const OLDEST_VERSION: u16 = 1;
@@ -246,6 +248,70 @@ pub enum Frame {
         channel: Arc<str>,
         /// The epoch.
         epoch: Epoch,
+    },
+    /// The state of the sender: after a link is opened, and when it has changed. Since version 2.
+    Status(Status),
+    /// All nodes that are linked to the sender. Since version 2.
+    Peers(Vec<Uid>),
+    /// A part of a channel that the receiver owns from its last part on. Since version 2.
+    Handover {
+        /// The channel.
+        channel: Arc<str>,
+        /// The part.
+        part: HandoverPart,
+        /// True if the channel is complete.
+        is_last: bool,
+    },
+    /// The sender has received all parts of a channel. Since version 2.
+    HandoverTaken {
+        /// The channel.
+        channel: Arc<str>,
+    },
+    /// The sender has no channels for the receiver any more, as of these states of both. Since version 2.
+    HandedOver {
+        /// The sender's [`Status::serial`].
+        sender: u32,
+        /// The receiver's.
+        receiver: u32,
+    },
+    /// The sender needs a channel at once that the receiver may have. Since version 2.
+    Wanted {
+        /// The channel.
+        channel: Arc<str>,
+    },
+    /// The sender does not have the channel. Since version 2.
+    Absent {
+        /// The channel.
+        channel: Arc<str>,
+    },
+    /// The channel of a mirror has another owner now. Since version 2.
+    Moved {
+        /// The channel's number.
+        number: u32,
+        /// The owner.
+        to: Uid,
+    },
+    /// A publication for the owner that another node has sent to the sender. Since version 2.
+    RelayedPublish {
+        /// The nodes that have relayed it.
+        hops: u8,
+        /// The request of the sender.
+        request: u64,
+        /// The publication.
+        publish: Publish,
+    },
+    /// A query for the owner that another node has sent to the sender. Since version 2.
+    RelayedQuery {
+        /// The nodes that have relayed it.
+        hops: u8,
+        /// The request of the sender.
+        request: u64,
+        /// The channel.
+        channel: Arc<str>,
+        /// The options of the channel.
+        settings: ChannelSettings,
+        /// The query.
+        query: ChannelQuery,
     },
 }
 

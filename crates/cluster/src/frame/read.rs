@@ -10,9 +10,12 @@ use ringmain_hub::mail::{ChannelQuery, EpochFilter, Idempotency, PublishOptions}
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::VERSION;
-use super::{Answer, ChannelSettings, ChannelState, Frame, FrameError, Publish, PublishOutcome, Tags};
+use super::{
+    Answer, ChannelSettings, ChannelState, Frame, FrameError, HandoverHead, HandoverPart, Publish,
+    PublishOutcome, Tags,
+};
 use crate::limits;
-use crate::member::{Member, Role, Uid};
+use crate::member::{Member, Phase, Role, Status, Uid};
 
 /// Decodes the frames of one direction of a link.
 #[derive(Debug, Default)]
@@ -82,7 +85,7 @@ impl FrameDecoder {
     }
 }
 
-const LAST_KIND: u8 = 18;
+const LAST_KIND: u8 = 28;
 
 fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
     Some(match kind {
@@ -181,6 +184,53 @@ fn read_query_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             epoch: Epoch::new(fields.u64()?),
         },
         18 => Frame::Resumed,
+        19 => Frame::Status(fields.status()?),
+        _ => return read_handover_frame(kind, fields),
+    })
+}
+
+/// Reads the kinds about channels that move.
+fn read_handover_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
+    Some(match kind {
+        20 => Frame::Peers(fields.uids()?),
+        21 => {
+            let (channel, is_last) = (fields.channel()?, fields.flag()?);
+            let part = fields.part()?;
+            Frame::Handover {
+                channel,
+                part,
+                is_last,
+            }
+        }
+        22 => Frame::HandoverTaken {
+            channel: fields.channel()?,
+        },
+        23 => Frame::HandedOver {
+            sender: fields.u32()?,
+            receiver: fields.u32()?,
+        },
+        24 => Frame::Wanted {
+            channel: fields.channel()?,
+        },
+        25 => Frame::Absent {
+            channel: fields.channel()?,
+        },
+        26 => Frame::Moved {
+            number: fields.u32()?,
+            to: Uid(fields.u64()?),
+        },
+        27 => Frame::RelayedPublish {
+            hops: fields.byte()?,
+            request: fields.u64()?,
+            publish: fields.publish()?,
+        },
+        28 => Frame::RelayedQuery {
+            hops: fields.byte()?,
+            request: fields.u64()?,
+            channel: fields.channel()?,
+            settings: fields.settings()?,
+            query: fields.query()?,
+        },
         _ => return None,
     })
 }
@@ -272,6 +322,73 @@ impl<'a> Fields<'a> {
             zone: zone.into(),
             role,
             weight,
+        })
+    }
+
+    fn uids(&mut self) -> Option<Vec<Uid>> {
+        let count = self.u32()? as usize;
+        if count > limits::NODES {
+            return None;
+        }
+        (0..count).map(|_| self.u64().map(Uid)).collect()
+    }
+
+    fn part(&mut self) -> Option<HandoverPart> {
+        Some(match self.byte()? {
+            0 => {
+                let (settings, epoch) = (self.settings()?, Epoch::new(self.u64()?));
+                let count = self.u32()? as usize;
+                let is_allowed = count <= limits::REPLACED_EPOCHS;
+                is_allowed.then_some(())?;
+                let replaced: Option<Vec<_>> = (0..count).map(|_| self.u64().map(Epoch::new)).collect();
+                HandoverPart::Head(HandoverHead {
+                    settings,
+                    epoch,
+                    replaced: replaced?,
+                    offsets: match self.flag()? {
+                        true => Some((self.u64()?, self.u64()?)),
+                        false => None,
+                    },
+                    idle: self.millis()?,
+                    mirrors: self.uids()?,
+                })
+            }
+            1 => {
+                let mut publications = Vec::new();
+                for _ in 0..self.u32()? {
+                    publications.push((self.u64()?, self.millis()?, self.published()?));
+                }
+                HandoverPart::Publications(publications)
+            }
+            2 => {
+                let mut members = Vec::new();
+                for _ in 0..self.u32()? {
+                    members.push((Uid(self.u64()?), Arc::new(self.info()?)));
+                }
+                HandoverPart::Members(members)
+            }
+            3 => {
+                let mut keys = Vec::new();
+                for _ in 0..self.u32()? {
+                    let key = self.text().filter(|key| key.len() <= KEY_BYTES)?;
+                    keys.push((key.into(), self.millis()?, self.position()?));
+                }
+                HandoverPart::Keys(keys)
+            }
+            _ => return None,
+        })
+    }
+
+    fn status(&mut self) -> Option<Status> {
+        Some(Status {
+            serial: self.u32()?,
+            phase: match self.byte()? {
+                0 => Phase::Joining,
+                1 => Phase::Active,
+                2 => Phase::Leaving,
+                _ => return None,
+            },
+            clients: self.u32()?,
         })
     }
 

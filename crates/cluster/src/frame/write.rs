@@ -1,12 +1,17 @@
 //! Encodes frames.
 
+use std::time::Duration;
+
 use ringmain_hub::history::{HistoryQuery, StreamPosition};
 use ringmain_hub::mail::{ChannelQuery, EpochFilter};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
-use super::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
+use super::{Answer, ChannelSettings, ChannelState, Frame, HandoverPart, Publish, PublishOutcome};
 use crate::limits;
-use crate::member::{Member, Role};
+use crate::member::{Member, Phase, Role, Uid};
+
+/// The last kind of frame in version 1.
+const LAST_OF_VERSION_1: u8 = 18;
 
 impl Frame {
     /// Appends the frame. An answer that is too long is replaced by [`Answer::TooLarge`].
@@ -52,7 +57,23 @@ impl Frame {
             Frame::CallResult { .. } => 16,
             Frame::Ended { .. } => 17,
             Frame::Resumed => 18,
+            Frame::Status(_) => 19,
+            Frame::Peers(_) => 20,
+            Frame::Handover { .. } => 21,
+            Frame::HandoverTaken { .. } => 22,
+            Frame::HandedOver { .. } => 23,
+            Frame::Wanted { .. } => 24,
+            Frame::Absent { .. } => 25,
+            Frame::Moved { .. } => 26,
+            Frame::RelayedPublish { .. } => 27,
+            Frame::RelayedQuery { .. } => 28,
         }
+    }
+
+    /// Returns the first version with this kind of frame.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        if self.kind() <= LAST_OF_VERSION_1 { 1 } else { 2 }
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -164,6 +185,65 @@ impl Frame {
                 write_bytes(out, channel.as_bytes());
                 out.extend(epoch.number().to_le_bytes());
             }
+            Frame::Status(status) => {
+                out.extend(status.serial.to_le_bytes());
+                out.push(match status.phase {
+                    Phase::Joining => 0,
+                    Phase::Active => 1,
+                    Phase::Leaving => 2,
+                });
+                out.extend(status.clients.to_le_bytes());
+            }
+            _ => self.write_handover(out),
+        }
+    }
+
+    /// Writes the kinds about channels that move.
+    fn write_handover(&self, out: &mut Vec<u8>) {
+        match self {
+            Frame::Peers(uids) => write_uids(out, uids),
+            Frame::Handover {
+                channel,
+                part,
+                is_last,
+            } => {
+                write_bytes(out, channel.as_bytes());
+                out.push(u8::from(*is_last));
+                write_part(out, part);
+            }
+            Frame::HandoverTaken { channel } | Frame::Wanted { channel } | Frame::Absent { channel } => {
+                write_bytes(out, channel.as_bytes());
+            }
+            Frame::HandedOver { sender, receiver } => {
+                out.extend(sender.to_le_bytes());
+                out.extend(receiver.to_le_bytes());
+            }
+            Frame::Moved { number, to } => {
+                out.extend(number.to_le_bytes());
+                out.extend(to.0.to_le_bytes());
+            }
+            Frame::RelayedPublish {
+                hops,
+                request,
+                publish,
+            } => {
+                out.push(*hops);
+                out.extend(request.to_le_bytes());
+                write_publish(out, publish);
+            }
+            Frame::RelayedQuery {
+                hops,
+                request,
+                channel,
+                settings,
+                query,
+            } => {
+                out.push(*hops);
+                out.extend(request.to_le_bytes());
+                write_bytes(out, channel.as_bytes());
+                write_settings(out, settings);
+                write_query(out, query);
+            }
             _ => {}
         }
     }
@@ -172,6 +252,62 @@ impl Frame {
 fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend((bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);
+}
+
+fn write_millis(out: &mut Vec<u8>, time: Duration) {
+    out.extend((time.as_millis() as u64).to_le_bytes());
+}
+
+fn write_uids(out: &mut Vec<u8>, uids: &[Uid]) {
+    out.extend((uids.len() as u32).to_le_bytes());
+    uids.iter().for_each(|uid| out.extend(uid.0.to_le_bytes()));
+}
+
+fn write_part(out: &mut Vec<u8>, part: &HandoverPart) {
+    match part {
+        HandoverPart::Head(head) => {
+            out.push(0);
+            write_settings(out, &head.settings);
+            out.extend(head.epoch.number().to_le_bytes());
+            out.extend((head.replaced.len() as u32).to_le_bytes());
+            for epoch in &head.replaced {
+                out.extend(epoch.number().to_le_bytes());
+            }
+            out.push(u8::from(head.offsets.is_some()));
+            if let Some((offset, floor)) = head.offsets {
+                out.extend(offset.to_le_bytes());
+                out.extend(floor.to_le_bytes());
+            }
+            write_millis(out, head.idle);
+            write_uids(out, &head.mirrors);
+        }
+        HandoverPart::Publications(publications) => {
+            out.push(1);
+            out.extend((publications.len() as u32).to_le_bytes());
+            for (offset, age, published) in publications {
+                out.extend(offset.to_le_bytes());
+                write_millis(out, *age);
+                write_published(out, published);
+            }
+        }
+        HandoverPart::Members(members) => {
+            out.push(2);
+            out.extend((members.len() as u32).to_le_bytes());
+            for (uid, info) in members {
+                out.extend(uid.0.to_le_bytes());
+                write_info(out, info);
+            }
+        }
+        HandoverPart::Keys(keys) => {
+            out.push(3);
+            out.extend((keys.len() as u32).to_le_bytes());
+            for (key, remaining, position) in keys {
+                write_bytes(out, key.as_bytes());
+                write_millis(out, *remaining);
+                write_position(out, *position);
+            }
+        }
+    }
 }
 
 fn write_node(out: &mut Vec<u8>, member: &Member) {

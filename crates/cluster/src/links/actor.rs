@@ -16,10 +16,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::connection::{Input, LinkContext};
 use super::dial::{Aborting, Dialer};
 use super::tls::Tls;
-use super::{ClusterReport, LinkOptions, translate};
+use super::{ClusterReport, LinkOptions, NodeReport, Shared, translate};
 use crate::limits;
-use crate::member::Uid;
-use crate::node::{LinkId, Node};
+use crate::member::{Phase, Uid};
+use crate::node::{LinkId, Load, Node};
 
 /// See the module.
 pub(super) struct Actor {
@@ -30,8 +30,10 @@ pub(super) struct Actor {
     /// An event that its worker has no room for. No other is delivered before it.
     undelivered: Option<Box<ClusterEvent>>,
     linked: Arc<Mutex<BTreeSet<Uid>>>,
-    report: Arc<Mutex<ClusterReport>>,
+    shared: Arc<Shared>,
     started: Duration,
+    /// The workers' requests are handled.
+    is_serving: bool,
     _tasks: [Aborting; 2],
 }
 
@@ -50,7 +52,7 @@ impl Actor {
         listener: std::net::TcpListener,
         options: LinkOptions,
         tls: Option<Tls>,
-        report: Arc<Mutex<ClusterReport>>,
+        shared: Arc<Shared>,
     ) -> io::Result<Actor> {
         let listener = TcpListener::from_std(listener)?;
         let (sender, inputs) = mpsc::channel(limits::RECEIVED_BATCHES);
@@ -69,7 +71,7 @@ impl Actor {
         };
         let tasks = [
             Aborting(tokio::spawn(dialer.clone().accept(listener))),
-            Aborting(tokio::spawn(dialer.follow(options.nodes))),
+            Aborting(tokio::spawn(dialer.follow(options.membership))),
         ];
         Ok(Actor {
             node,
@@ -78,8 +80,9 @@ impl Actor {
             links: BTreeMap::new(),
             undelivered: None,
             linked,
-            report,
+            shared,
             started: clock::monotonic(),
+            is_serving: false,
             _tasks: tasks,
         })
     }
@@ -89,7 +92,9 @@ impl Actor {
         let mut ticks = interval(limits::TICK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let is_serving = clock::monotonic() - self.started >= limits::STARTUP_GRACE;
+            let has_waited = clock::monotonic() - self.started >= limits::STARTUP_GRACE;
+            self.is_serving |= has_waited && self.node.can_serve();
+            let is_serving = self.is_serving;
             let is_blocked = self.undelivered.is_some();
             let port = &self.port;
             let requests = poll_fn(|context| port.poll_request(context));
@@ -103,10 +108,7 @@ impl Actor {
                         Err(event) => self.undelivered = Some(Box::new(event)),
                     }
                 }
-                _ = ticks.tick() => {
-                    self.node.tick(clock::monotonic());
-                    self.update_report();
-                }
+                _ = ticks.tick() => self.tick(),
                 () = sleep(limits::REDELIVER_INTERVAL), if is_blocked => {}
             }
             self.deliver_events();
@@ -119,15 +121,15 @@ impl Actor {
         match input {
             Input::Up {
                 link,
-                member,
+                hello,
                 is_dialed,
                 writer,
                 unsent,
                 close,
                 is_accepted,
             } => {
-                let (uid, name) = (member.uid, Arc::clone(&member.name));
-                let is_up = self.node.link_up(link, member, is_dialed, now);
+                let (uid, name) = (hello.member.uid, Arc::clone(&hello.member.name));
+                let is_up = self.node.link_up(link, hello, is_dialed, now);
                 if is_up {
                     log::info!("cluster: linked to the node {name} ({uid})");
                     let active = ActiveLink {
@@ -208,13 +210,38 @@ impl Actor {
         }
     }
 
+    fn tick(&mut self) {
+        let now = clock::monotonic();
+        self.node.set_load(Load {
+            clients: self.shared.clients.load(Ordering::Relaxed),
+        });
+        if self.shared.is_leaving.load(Ordering::Relaxed) {
+            self.node.leave(now);
+        }
+        self.node.tick(now);
+        let to_move = self.node.take_clients_to_move();
+        self.shared.to_move.fetch_add(to_move, Ordering::Relaxed);
+        self.update_report();
+    }
+
     fn update_report(&self) {
-        let mut nodes: Vec<_> = self.node.peers().map(|member| Arc::clone(&member.name)).collect();
-        nodes.sort();
+        let reports = self.node.peers().map(|(member, status)| NodeReport {
+            uid: member.uid,
+            name: Arc::clone(&member.name),
+            zone: Arc::clone(&member.zone),
+            role: member.role,
+            weight: member.weight,
+            clients: status.clients,
+            is_leaving: status.phase == Phase::Leaving,
+        });
+        let mut nodes: Vec<_> = reports.collect();
+        nodes.sort_by(|a, b| (&a.name, a.uid).cmp(&(&b.name, b.uid)));
+        let has_unsent = |link: &ActiveLink| link.unsent.load(Ordering::Relaxed) > 0;
         let report = ClusterReport {
             counts: self.node.counts(),
             nodes,
+            has_left: self.node.has_left() && !self.links.values().any(has_unsent),
         };
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+        *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 }

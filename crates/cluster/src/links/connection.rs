@@ -10,8 +10,8 @@ use tokio::time::timeout;
 
 use crate::frame::{Frame, FrameDecoder, OLDEST_VERSION, VERSION};
 use crate::limits;
-use crate::member::{Member, Uid};
-use crate::node::LinkId;
+use crate::member::Uid;
+use crate::node::{Hello, LinkId};
 
 /// A connection of either kind.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -23,7 +23,7 @@ pub(super) enum Input {
     /// A connection has received its first frame. Frames follow only if it is accepted.
     Up {
         link: LinkId,
-        member: Member,
+        hello: Hello,
         is_dialed: bool,
         /// The bytes to send.
         writer: mpsc::UnboundedSender<Vec<u8>>,
@@ -74,17 +74,17 @@ pub(super) async fn serve(
         writer.flush().await?;
         read_hello(&mut reader, &mut decoder).await
     };
-    let member = timeout(limits::CONNECT_TIMEOUT, greeting)
+    let hello = timeout(limits::CONNECT_TIMEOUT, greeting)
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    let uid = member.uid;
+    let uid = hello.member.uid;
     let (bytes, outgoing) = mpsc::unbounded_channel();
     let unsent: Arc<AtomicUsize> = Arc::default();
     let (close, closed) = oneshot::channel();
     let (is_accepted, accepted) = oneshot::channel();
     let up = Input::Up {
         link,
-        member,
+        hello,
         is_dialed,
         writer: bytes,
         unsent: Arc::clone(&unsent),
@@ -110,10 +110,7 @@ pub(super) async fn serve(
     ))
 }
 
-async fn read_hello(
-    reader: &mut ReadHalf<Box<dyn Stream>>,
-    decoder: &mut FrameDecoder,
-) -> io::Result<Member> {
+async fn read_hello(reader: &mut ReadHalf<Box<dyn Stream>>, decoder: &mut FrameDecoder) -> io::Result<Hello> {
     let mut buffer = vec![0; limits::READ_BYTES];
     loop {
         let length = reader.read(&mut buffer).await?;
@@ -133,7 +130,7 @@ async fn read_hello(
                         member.name
                     )));
                 }
-                return Ok(member);
+                return Ok(Hello { member, version });
             }
             Some(_) => return Err(io::Error::other("expected the name of a node in the first frame")),
             None => {}

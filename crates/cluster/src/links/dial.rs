@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpListener, TcpStream, lookup_host};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::Membership;
 use super::connection::{LinkContext, LinkEnd, Stream, serve};
 use super::tls::Tls;
 use crate::limits;
@@ -41,8 +42,38 @@ impl Dialer {
             .contains(&uid)
     }
 
-    /// Resolves the names of nodes, and keeps a dialer for each address.
-    pub(super) async fn follow(self, names: Vec<String>) {
+    /// Keeps a dialer for each address of the nodes.
+    pub(super) async fn follow(self, membership: Membership) {
+        match membership {
+            Membership::Names(names) => self.follow_names(names).await,
+            Membership::Watched(addresses) => self.follow_addresses(addresses).await,
+        }
+    }
+
+    async fn follow_addresses(self, mut addresses: watch::Receiver<Arc<[SocketAddr]>>) {
+        let mut dialers: BTreeMap<SocketAddr, Aborting> = BTreeMap::new();
+        loop {
+            let current = Arc::clone(&addresses.borrow_and_update());
+            dialers.retain(|address, _| current.contains(address));
+            for address in &*current {
+                self.keep_dialer(&mut dialers, *address, address.ip().to_string());
+            }
+            if addresses.changed().await.is_err() {
+                // The watch has ended: the last addresses remain.
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn keep_dialer(&self, dialers: &mut BTreeMap<SocketAddr, Aborting>, address: SocketAddr, host: String) {
+        dialers.entry(address).or_insert_with(|| {
+            let dialer = self.clone();
+            Aborting(tokio::spawn(async move { dialer.dial(address, &host).await }))
+        });
+    }
+
+    /// Resolves the names of nodes, again and again.
+    async fn follow_names(self, names: Vec<String>) {
         let mut dialers: BTreeMap<SocketAddr, Aborting> = BTreeMap::new();
         let mut failed: BTreeSet<String> = BTreeSet::new();
         loop {
@@ -67,10 +98,7 @@ impl Dialer {
                 dialers.retain(|address, _| current.contains_key(address));
             }
             for (address, host) in current {
-                dialers.entry(address).or_insert_with(|| {
-                    let dialer = self.clone();
-                    Aborting(tokio::spawn(async move { dialer.dial(address, &host).await }))
-                });
+                self.keep_dialer(&mut dialers, address, host);
             }
             sleep(limits::RESOLVE_INTERVAL).await;
         }

@@ -17,6 +17,7 @@ mod translate;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -25,6 +26,7 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 
 use crate::member::{Member, Role, Uid};
+pub use crate::node::{Load, Rebalance};
 use crate::node::{Node, NodeCounts};
 use actor::Actor;
 pub use tls::{TlsError, TlsFiles};
@@ -42,10 +44,22 @@ pub struct LinkOptions {
     pub weight: u16,
     /// The address for links of other nodes.
     pub listen: SocketAddr,
-    /// The other nodes, as `HOST:PORT`; each address of a name is a node. This one may be among them.
-    pub nodes: Vec<String>,
+    /// The other nodes. This one may be among them.
+    pub membership: Membership,
+    /// The limits of rebalancing. `None`: no clients are sent away.
+    pub rebalance: Option<Rebalance>,
     /// The certificate for both directions. `None`: links are not encrypted, and only to and from loopback addresses.
     pub tls: Option<TlsFiles>,
+}
+
+/// The addresses of the nodes.
+#[derive(Clone, Debug)]
+pub enum Membership {
+    /// Names, as `HOST:PORT`. Each address of a name is a node, and names are resolved again each
+    /// [`RESOLVE_INTERVAL`](crate::limits::RESOLVE_INTERVAL).
+    Names(Vec<String>),
+    /// Addresses that another component watches.
+    Watched(watch::Receiver<Arc<[SocketAddr]>>),
 }
 
 /// The reason why a node cannot start.
@@ -68,7 +82,38 @@ pub struct ClusterReport {
     /// The counters.
     pub counts: NodeCounts,
     /// The other nodes, without those that are gone, in the order of their names.
-    pub nodes: Vec<Arc<str>>,
+    pub nodes: Vec<NodeReport>,
+    /// This node has handed over all its channels since [`Cluster::leave`].
+    pub has_left: bool,
+}
+
+/// Another node, as it has reported itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeReport {
+    /// Its identity.
+    pub uid: Uid,
+    /// Its configured name.
+    pub name: Arc<str>,
+    /// Its zone; empty for none.
+    pub zone: Arc<str>,
+    /// Its tasks.
+    pub role: Role,
+    /// Its share relative to other nodes.
+    pub weight: u16,
+    /// The clients that are connected to it.
+    pub clients: u32,
+    /// It hands its channels over, and will end.
+    pub is_leaving: bool,
+}
+
+/// The state that the actor and its owner share.
+#[derive(Debug, Default)]
+struct Shared {
+    report: Mutex<ClusterReport>,
+    is_leaving: AtomicBool,
+    clients: AtomicU32,
+    /// The clients to send away that were not taken yet.
+    to_move: AtomicU32,
 }
 
 /// A running node. Dropping it closes its links.
@@ -76,7 +121,7 @@ pub struct ClusterReport {
 pub struct Cluster {
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    report: Arc<Mutex<ClusterReport>>,
+    shared: Arc<Shared>,
     address: SocketAddr,
     member: Member,
 }
@@ -102,10 +147,11 @@ impl Cluster {
             role: options.role,
             weight: options.weight,
         };
-        let node = Node::new(member.clone(), random(), clock::monotonic());
-        let report: Arc<Mutex<ClusterReport>> = Arc::default();
+        let mut node = Node::new(member.clone(), random(), clock::monotonic());
+        node.set_rebalance(options.rebalance);
+        let shared: Arc<Shared> = Arc::default();
         let (stop, stopped) = watch::channel(());
-        let actor_report = Arc::clone(&report);
+        let actor_shared = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("ringmain-cluster".into());
         #[expect(
             clippy::disallowed_methods,
@@ -118,7 +164,7 @@ impl Cluster {
                 .build();
             match runtime {
                 Ok(runtime) => runtime.block_on(async move {
-                    match Actor::new(node, port, listener, options, tls, actor_report) {
+                    match Actor::new(node, port, listener, options, tls, actor_shared) {
                         Ok(actor) => actor.run(stopped).await,
                         Err(error) => log::error!("cluster: links cannot be served: {error}"),
                     }
@@ -130,7 +176,7 @@ impl Cluster {
         Ok(Cluster {
             stop: Some(stop),
             thread: Some(thread),
-            report,
+            shared,
             address,
             member,
         })
@@ -151,7 +197,31 @@ impl Cluster {
     /// Returns the state, at most some 50 ms old.
     #[must_use]
     pub fn report(&self) -> ClusterReport {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let report = self.shared.report.lock();
+        report.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Starts the planned end of this node: it hands its channels over, and other nodes send no clients here any more.
+    pub fn leave(&self) {
+        self.shared.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether this node has handed over all its channels since [`leave`](Cluster::leave), or cannot any more.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let is_finished = |thread: &JoinHandle<()>| thread.is_finished();
+        self.thread.as_ref().is_none_or(is_finished) || self.report().has_left
+    }
+
+    /// Sets the load of this node, which other nodes receive within a second.
+    pub fn set_load(&self, load: Load) {
+        self.shared.clients.store(load.clients, Ordering::Relaxed);
+    }
+
+    /// Returns the number of clients that this node should send away now under [`LinkOptions::rebalance`]. They are not returned again.
+    #[must_use]
+    pub fn clients_to_move(&self) -> u32 {
+        self.shared.to_move.swap(0, Ordering::Relaxed)
     }
 }
 

@@ -17,7 +17,7 @@ pub struct TlsFiles {
     pub key: Vec<u8>,
     /// The authorities that issue the nodes' certificates. Every holder of such a certificate is a node: they must issue no others.
     pub authority: Vec<u8>,
-    /// The name that other nodes' certificates are verified for. `None`: the host of [`LinkOptions::nodes`](super::LinkOptions::nodes).
+    /// The name that other nodes' certificates are verified for. `None`: the host of [`LinkOptions::membership`](super::LinkOptions::membership).
     pub server_name: Option<String>,
 }
 

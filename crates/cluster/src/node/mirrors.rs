@@ -37,7 +37,14 @@ struct Mirror {
     members: BTreeMap<Arc<str>, Arc<ClientInfo>>,
     /// The time since which there are no subscribers.
     idle_since: Option<Duration>,
+    /// The nodes that have named another owner since the last state.
+    moves: u8,
+    /// Another node owns the channel in this node's view: until then the current owner should send the channel there.
+    stays_until: Option<Duration>,
 }
+
+/// The nodes that a mirror asks one after the other before it waits for [`limits::RETRY_INTERVAL`].
+const MOVES: u8 = 3;
 
 /// See the parent module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +77,21 @@ impl Mirrors {
         Some((name, mirror))
     }
 
+    /// Returns the node whose publications the mirror of a channel receives.
+    pub(super) fn live_owner(&self, channel: &str) -> Option<Uid> {
+        match self.by_name.get(channel)?.state {
+            MirrorState::Live { owner } => Some(owner),
+            MirrorState::Asking { .. } => None,
+        }
+    }
+
+    /// Lets the next state of a channel be a gap.
+    pub(super) fn forget_position(&mut self, channel: &str) {
+        if let Some(mirror) = self.by_name.get_mut(channel) {
+            mirror.position = None;
+        }
+    }
+
     fn names_where(&self, is_selected: impl Fn(&Mirror) -> bool) -> Vec<Arc<str>> {
         let selected = self.by_name.iter().filter(|(_, mirror)| is_selected(mirror));
         selected.map(|(name, _)| Arc::clone(name)).collect()
@@ -89,6 +111,8 @@ impl Mirrors {
             },
             members: BTreeMap::new(),
             idle_since: None,
+            moves: 0,
+            stays_until: None,
         };
         self.by_name.insert(Arc::clone(channel), mirror);
     }
@@ -170,7 +194,10 @@ impl Node {
 
     /// Subscribes at the owner, with the position of the mirror and its members.
     fn ask_owner(&mut self, channel: &Arc<str>, now: Duration) {
-        let owner = self.owner_of(channel);
+        self.ask_node(channel, self.owner_of(channel), now);
+    }
+
+    fn ask_node(&mut self, channel: &Arc<str>, owner: Option<Uid>, now: Duration) {
         let Mirrors {
             by_name,
             numbers,
@@ -185,6 +212,7 @@ impl Node {
             since: mirror.asking_since(now),
             retry_at: None,
         };
+        mirror.stays_until = None;
         numbers.remove(&mirror.number);
         *last_number = last_number.wrapping_add(1);
         let number = *last_number;
@@ -279,6 +307,7 @@ impl Node {
             return self.grant_unused(granted);
         };
         mirror.state = MirrorState::Live { owner: from };
+        mirror.moves = 0;
         let kind = mirror.relate(&state);
         if kind == SyncKind::Continued
             && let Some(position) = mirror.position
@@ -366,7 +395,39 @@ impl Node {
     }
 
     /// The node that was asked does not own the channel.
-    pub(super) fn reject_mirror(&mut self, number: u32, now: Duration) {
+    pub(super) fn reject_mirror(&mut self, from: Uid, number: u32, now: Duration) {
+        let Some((channel, mirror)) = self.mirrors.by_number(number) else {
+            return;
+        };
+        if mirror.owner() != Some(from) {
+            return;
+        }
+        let owner = self.owner_of(&channel);
+        if owner.is_some_and(|owner| owner != from) {
+            return self.move_mirror(from, number, owner, now);
+        }
+        self.retry_mirror(number, now);
+    }
+
+    /// The channel of a mirror has another owner.
+    pub(super) fn move_mirror(&mut self, from: Uid, number: u32, to: Option<Uid>, now: Duration) {
+        let is_reachable = to.is_some_and(|to| to == self.member.uid || self.is_linked(to));
+        let Some((channel, mirror)) = self.mirrors.by_number(number) else {
+            return;
+        };
+        if mirror.owner() != Some(from) {
+            return;
+        }
+        if is_reachable && mirror.moves < MOVES {
+            mirror.moves += 1;
+            self.ask_node(&channel, to, now);
+        } else {
+            mirror.moves = 0;
+            self.retry_mirror(number, now);
+        }
+    }
+
+    fn retry_mirror(&mut self, number: u32, now: Duration) {
         if let Some((_, mirror)) = self.mirrors.by_number(number) {
             mirror.state = MirrorState::Asking {
                 owner: mirror.owner(),
@@ -397,15 +458,30 @@ impl Node {
         self.send(uid, Frame::Resumed);
     }
 
-    /// Subscribes mirrors whose owner has changed at the new one.
+    /// Subscribes mirrors whose owner has changed at the new one. Those that receive publications stay until their owner has sent the
+    /// channel to the new one.
     pub(super) fn move_mirrors(&mut self, now: Duration) {
         for name in self.mirrors.names_where(|_| true) {
             let owner = self.owner_of(&name);
-            let mirror = self.mirrors.by_name.get(&name);
-            if mirror.is_some_and(|mirror| mirror.owner() != owner) {
+            let current = self.mirrors.live_owner(&name);
+            let stays = current.is_some_and(|current| self.sends_channels(current));
+            let Some(mirror) = self.mirrors.by_name.get_mut(&name) else {
+                continue;
+            };
+            if mirror.owner() == owner {
+                mirror.stays_until = None;
+            } else if stays {
+                mirror.stays_until.get_or_insert(now + limits::HANDOVER_TIME);
+            } else {
                 self.ask_owner(&name, now);
             }
         }
+    }
+
+    /// Returns whether a node sends its channels to new owners.
+    fn sends_channels(&self, uid: Uid) -> bool {
+        let peer = self.peers.get(&uid);
+        uid == self.member.uid || peer.is_some_and(|peer| peer.version >= 2 && peer.link.is_some())
     }
 
     pub(super) fn tick_mirrors(&mut self, now: Duration) {
@@ -419,6 +495,9 @@ impl Node {
                 continue;
             }
             let MirrorState::Asking { since, retry_at, .. } = mirror.state else {
+                if mirror.stays_until.is_some_and(|until| now >= until) {
+                    late.push(Arc::clone(name));
+                }
                 continue;
             };
             if now.saturating_sub(since) >= limits::STALE_AFTER && mirror.was_synced && !mirror.is_lost {

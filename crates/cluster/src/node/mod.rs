@@ -10,10 +10,12 @@
 //! the workers, frames and changes of links, and the time; outputs are [`Event`]s for the workers, and frames by link. After each input the
 //! caller polls both.
 
+mod handover;
 mod idempotency;
 mod mirrors;
 mod owned;
 mod peers;
+mod rebalance;
 mod requests;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -25,14 +27,18 @@ use ringmain_hub::history::Epoch;
 use ringmain_hub::mail::ChannelQuery;
 use ringmain_hub::protocol::ClientInfo;
 
-use crate::frame::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
+use crate::frame::{self, Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
 use crate::limits;
-use crate::member::{Member, Uid, mix, owner};
+use crate::member::{Member, Phase, Status, Uid, mix, owner};
+use handover::Handovers;
 use idempotency::IdempotencyKeys;
 use mirrors::Mirrors;
 use owned::OwnedChannels;
+pub use peers::Hello;
 use peers::Peer;
-use requests::Requests;
+use rebalance::Rebalancing;
+pub use rebalance::{Load, Rebalance};
+use requests::{Operation, Reply, Requests};
 
 /// A connection to another node, as the caller numbers it. Numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -194,6 +200,8 @@ pub enum Mutation {
     DeliveredDoubles,
     /// A node does not grant credit.
     ForgottenCredit,
+    /// A channel moves with another epoch.
+    ForgottenEpoch,
 }
 
 /// Counters of a node since its start, and its current state.
@@ -213,18 +221,26 @@ pub struct NodeCounts {
     pub gaps: u64,
     /// Nodes that were removed because they were silent.
     pub removed: u64,
+    /// Channels that were sent to new owners.
+    pub moved: u64,
 }
 
 /// One node. See the module.
 #[derive(Debug)]
 pub struct Node {
     member: Member,
+    status: Status,
+    /// The version of the frames that it sends at most.
+    version: u16,
+    rebalancing: Rebalancing,
     peers: BTreeMap<Uid, Peer>,
     links: BTreeMap<LinkId, Uid>,
     owned: OwnedChannels,
     keys: IdempotencyKeys,
     mirrors: Mirrors,
     requests: Requests,
+    handovers: Handovers,
+    joining_since: Duration,
     /// Frames of this node to itself.
     loopback: VecDeque<Frame>,
     /// Events, with the link whose peer is granted credit once they are taken.
@@ -242,12 +258,21 @@ impl Node {
     pub fn new(member: Member, seed: u64, now: Duration) -> Node {
         Node {
             member,
+            status: Status {
+                serial: 1,
+                phase: Phase::Joining,
+                clients: 0,
+            },
+            version: frame::VERSION,
+            rebalancing: Rebalancing::default(),
             peers: BTreeMap::new(),
             links: BTreeMap::new(),
             owned: OwnedChannels::default(),
             keys: IdempotencyKeys::default(),
             mirrors: Mirrors::default(),
             requests: Requests::default(),
+            handovers: Handovers::default(),
+            joining_since: now,
             loopback: VecDeque::new(),
             events: VecDeque::new(),
             seed,
@@ -255,6 +280,14 @@ impl Node {
             last_tick: now,
             mutation: None,
             counts: NodeCounts::default(),
+        }
+    }
+
+    /// Lets the node work as one of an older version, before it has links. For tests of rolling upgrades.
+    pub fn limit_version(&mut self, version: u16) {
+        self.version = version;
+        if version < 2 {
+            self.status.phase = Phase::Active;
         }
     }
 
@@ -277,15 +310,53 @@ impl Node {
     #[must_use]
     pub fn hello(&self) -> Frame {
         Frame::Hello {
-            version: crate::frame::VERSION,
-            oldest: crate::frame::OLDEST_VERSION,
+            version: self.version,
+            oldest: frame::OLDEST_VERSION,
             member: self.member.clone(),
         }
     }
 
     /// Returns the other nodes, without those that are gone.
-    pub fn peers(&self) -> impl Iterator<Item = &Member> {
-        self.peers.values().map(|peer| &peer.member)
+    pub fn peers(&self) -> impl Iterator<Item = (&Member, Status)> {
+        self.peers.values().map(|peer| (&peer.member, peer.status))
+    }
+
+    /// Returns the state of this node.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Starts the planned end of this node: it hands its channels over.
+    pub fn leave(&mut self, now: Duration) {
+        if self.status.phase != Phase::Leaving {
+            self.set_phase(Phase::Leaving, now);
+            self.run_loopback(now);
+        }
+    }
+
+    /// Returns whether other nodes have taken all channels of this node since [`leave`](Node::leave), or none of them can.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        let mut servers = self
+            .peers
+            .values()
+            .filter(|peer| peer.member.role.owns_channels());
+        let is_joining = servers.any(|peer| peer.status.phase == Phase::Joining && peer.link.is_some());
+        let has_plan = self.peers.values().any(|peer| !peer.plan.is_empty());
+        let has_moved = !has_plan && !is_joining && self.handovers.is_idle();
+        self.status.phase == Phase::Leaving && has_moved && self.has_sent_all()
+    }
+
+    /// Returns whether the workers' requests may be handled: there is an owner for channels, or there will be none soon.
+    #[must_use]
+    pub fn can_serve(&self) -> bool {
+        let servers = self
+            .peers
+            .values()
+            .filter(|peer| peer.member.role.owns_channels());
+        let mut phases = servers.map(|peer| peer.status.phase);
+        self.status.phase != Phase::Joining || phases.any(|phase| phase != Phase::Joining)
     }
 
     /// Returns the counters.
@@ -311,13 +382,15 @@ impl Node {
             NodeRequest::Uninterested { channel } => self.mirrors.set_idle(&channel, now),
             NodeRequest::Joined { channel, info } => self.join_local(&channel, info),
             NodeRequest::Left { channel, client } => self.leave_local(&channel, &client),
-            NodeRequest::Publish { request, publish } => self.publish_local(request, publish, now),
+            NodeRequest::Publish { request, publish } => {
+                self.request_local(request, Operation::Publish(publish), now);
+            }
             NodeRequest::Query {
                 request,
                 channel,
                 settings,
                 query,
-            } => self.query_local(request, channel, settings, query, now),
+            } => self.request_local(request, Operation::Query(channel, settings, query), now),
             NodeRequest::Call { request, payload } => self.start_call(request, payload, now),
             NodeRequest::CallResult { from, call, payload } => {
                 self.send(
@@ -363,6 +436,11 @@ impl Node {
     }
 
     fn handle_frame(&mut self, from: Uid, link: Option<LinkId>, frame: Frame, now: Duration) {
+        let mut frame = Some(frame);
+        if self.hold(from, link, &mut frame, now) {
+            return;
+        }
+        let Some(frame) = frame else { return };
         match frame {
             // The first frame is handled by `link_up`; a second one changes nothing.
             Frame::Hello { .. } | Frame::Beat => {}
@@ -376,17 +454,18 @@ impl Node {
             Frame::Resumed => self.remove_unconfirmed(from),
             Frame::Unsubscribe { channel, .. } => self.unsubscribe_mirror(from, &channel, now),
             Frame::State { number, state } => self.sync_mirror(from, link, number, state),
-            Frame::NotOwner { number } => self.reject_mirror(number, now),
+            Frame::NotOwner { number } => self.reject_mirror(from, number, now),
             Frame::Publication {
                 number,
                 offset,
                 published,
             } => self.publication_for_mirror(from, link, number, offset, published),
             Frame::Publish { request, publish } => {
-                let outcome = self.publish_owned(publish, now);
-                self.send(from, Frame::Published { request, outcome });
+                self.request_from(from, request, 0, Operation::Publish(publish), now);
             }
-            Frame::Published { request, outcome } => self.finish_publish(from, request, outcome),
+            Frame::Published { request, outcome } => {
+                self.finish_request(from, request, Reply::Published(outcome), now);
+            }
             Frame::Members {
                 channel,
                 members,
@@ -407,11 +486,10 @@ impl Node {
                 channel,
                 settings,
                 query,
-            } => {
-                let answer = self.query_owned(channel, settings, query, now);
-                self.send(from, Frame::Answer { request, answer });
+            } => self.request_from(from, request, 0, Operation::Query(channel, settings, query), now),
+            Frame::Answer { request, answer } => {
+                self.finish_request(from, request, Reply::Answer(answer), now);
             }
-            Frame::Answer { request, answer } => self.finish_query(from, request, answer),
             Frame::Call { request, payload } => self.emit(Event::Call {
                 from,
                 call: request,
@@ -419,6 +497,42 @@ impl Node {
             }),
             Frame::CallResult { request, payload } => self.add_call_result(from, request, payload),
             Frame::Ended { channel, epoch } => self.end_epoch(&channel, epoch),
+            Frame::Status(status) => self.change_status(from, status, now),
+            frame => self.handle_move(from, link, frame, now),
+        }
+    }
+
+    /// Handles a frame about channels that move.
+    fn handle_move(&mut self, from: Uid, link: Option<LinkId>, frame: Frame, now: Duration) {
+        match frame {
+            Frame::Peers(uids) => self.set_known(from, uids),
+            Frame::Handover {
+                channel,
+                part,
+                is_last,
+            } => self.take_part(from, link, channel, part, is_last, now),
+            Frame::HandoverTaken { channel } => self.taken(from, &channel, now),
+            Frame::HandedOver { sender, receiver } => self.settle_peer(from, (sender, receiver), now),
+            Frame::Wanted { channel } => self.hand_over_wanted(from, channel, now),
+            Frame::Absent { channel } => self.set_absent(from, &channel, now),
+            Frame::Moved { number, to } => self.move_mirror(from, number, Some(to), now),
+            Frame::RelayedPublish {
+                hops,
+                request,
+                publish,
+            } => self.request_from(from, request, hops, Operation::Publish(publish), now),
+            Frame::RelayedQuery {
+                hops,
+                request,
+                channel,
+                settings,
+                query,
+            } => {
+                let operation = Operation::Query(channel, settings, query);
+                self.request_from(from, request, hops, operation, now);
+            }
+            // The others are handled by the caller.
+            _ => {}
         }
     }
 
@@ -428,19 +542,31 @@ impl Node {
             self.loopback.push_back(frame);
             return true;
         }
-        let link = self.peers.get_mut(&to).and_then(|peer| peer.link.as_mut());
-        link.map(|link| link.queue.push_back(frame)).is_some()
+        let Some(peer) = self
+            .peers
+            .get_mut(&to)
+            .filter(|peer| frame.version() <= peer.version)
+        else {
+            return false;
+        };
+        peer.link
+            .as_mut()
+            .map(|link| link.queue.push_back(frame))
+            .is_some()
     }
 
     /// Returns the owner of a channel as this node sees it.
     #[must_use]
     pub fn owner_of(&self, channel: &str) -> Option<Uid> {
-        let others = self.peers.values().map(|peer| &peer.member);
-        owner(channel, others.chain([&self.member]))
-    }
-
-    fn owns(&self, channel: &str) -> bool {
-        self.owner_of(channel) == Some(self.member.uid)
+        let nodes = || {
+            let others = self.peers.values().map(|peer| (&peer.member, peer.status.phase));
+            others.chain([(&self.member, self.status.phase)])
+        };
+        let in_phase = |phase| {
+            let selected = nodes().filter(move |(_, other)| *other == phase);
+            owner(channel, selected.map(|(member, _)| member))
+        };
+        in_phase(Phase::Active).or_else(|| in_phase(Phase::Leaving))
     }
 
     /// Returns an epoch. Epochs differ from each other and cannot be predicted without the seed.
@@ -456,9 +582,12 @@ impl Node {
         self.last_tick = now;
         if paused > limits::GONE_AFTER {
             // Other nodes have removed this one, and its channels may have had other owners.
-            self.restart_epochs();
+            self.join_again(now);
         }
+        self.tick_phase(now);
         self.tick_peers(now, paused);
+        self.tick_handovers(now);
+        self.tick_rebalancing(paused);
         self.tick_mirrors(now);
         self.expire_requests(now);
         self.keys.expire(now);

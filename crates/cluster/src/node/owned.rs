@@ -2,7 +2,7 @@
 
 mod members;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use ringmain_hub::history::{Epoch, History, Recovery, StreamPosition};
 use ringmain_hub::mail::{ChannelQuery, EpochFilter};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
+use super::handover::Admission;
 use super::{Mutation, Node};
 use crate::frame::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
@@ -24,39 +25,115 @@ pub(super) struct OwnedChannels {
 }
 
 #[derive(Debug)]
-struct Owned {
-    settings: ChannelSettings,
-    epoch: Epoch,
+pub(super) struct Owned {
+    pub(super) settings: ChannelSettings,
+    pub(super) epoch: Epoch,
     /// `None`: publications have no offsets.
-    history: Option<History<Arc<Published>>>,
-    interests: Vec<Interest>,
-    members: BTreeMap<Arc<str>, OwnedMember>,
+    pub(super) history: Option<History<Arc<Published>>>,
+    pub(super) interests: Vec<Interest>,
+    pub(super) members: BTreeMap<Arc<str>, OwnedMember>,
     /// Members that a node has announced in parts, before the last one.
-    announced: BTreeMap<Uid, Vec<Arc<ClientInfo>>>,
+    pub(super) announced: BTreeMap<Uid, Vec<Arc<ClientInfo>>>,
     /// Earlier epochs of the channel, the newest last.
-    replaced: Vec<Epoch>,
-    last_used: Duration,
+    pub(super) replaced: Vec<Epoch>,
+    pub(super) last_used: Duration,
+    /// The node was paused: another one may be the owner, whose state is the newer one.
+    pub(super) is_superseded: bool,
+    /// The channel has moved here, and mirrors have not subscribed yet.
+    pub(super) transition: Option<Transition>,
 }
 
 /// A node with a mirror.
 #[derive(Debug)]
-struct Interest {
-    node: Uid,
+pub(super) struct Interest {
+    pub(super) node: Uid,
     /// The number of the channel on the link.
-    number: u32,
+    pub(super) number: u32,
     /// The first offset that was not sent for want of credit; 0 if publications have no offsets.
-    marked: Option<u64>,
+    pub(super) marked: Option<u64>,
 }
 
-#[derive(Debug)]
-struct OwnedMember {
-    node: Uid,
-    info: Arc<ClientInfo>,
+#[derive(Clone, Debug)]
+pub(super) struct OwnedMember {
+    pub(super) node: Uid,
+    pub(super) info: Arc<ClientInfo>,
+}
+
+/// The mirrors that a channel had at its previous owner, until they subscribe.
+#[derive(Debug, Default)]
+pub(super) struct Transition {
+    until: Duration,
+    /// Their nodes, and those of members.
+    awaited: BTreeSet<Uid>,
+    /// Publications without offsets, which cannot be sent again from the history, the newest last.
+    publications: VecDeque<Arc<Published>>,
+    bytes: u64,
+}
+
+impl Transition {
+    pub(super) fn new(awaited: BTreeSet<Uid>, now: Duration) -> Transition {
+        Transition {
+            until: now + limits::TRANSITION_TIME,
+            awaited,
+            ..Transition::default()
+        }
+    }
+
+    pub(super) fn until(&self) -> Duration {
+        self.until
+    }
+
+    pub(super) fn awaited(&self) -> &BTreeSet<Uid> {
+        &self.awaited
+    }
+
+    fn retain(&mut self, published: &Arc<Published>) {
+        self.bytes += cost(published);
+        self.publications.push_back(Arc::clone(published));
+        while self.bytes > limits::TRANSITION_BYTES
+            && let Some(oldest) = self.publications.pop_front()
+        {
+            self.bytes -= cost(&oldest);
+        }
+    }
 }
 
 impl OwnedChannels {
     pub(super) fn len(&self) -> usize {
         self.channels.len()
+    }
+
+    pub(super) fn contains(&self, channel: &str) -> bool {
+        self.channels.contains_key(channel)
+    }
+
+    pub(super) fn get_mut(&mut self, channel: &str) -> Option<&mut Owned> {
+        self.channels.get_mut(channel)
+    }
+
+    pub(super) fn insert(&mut self, channel: &Arc<str>, owned: Owned) {
+        self.channels.insert(Arc::clone(channel), owned);
+    }
+
+    pub(super) fn remove(&mut self, channel: &str) -> Option<Owned> {
+        self.channels.remove(channel)
+    }
+
+    pub(super) fn is_superseded(&self, channel: &str) -> bool {
+        let owned = self.channels.get(channel);
+        owned.is_some_and(|owned| owned.is_superseded)
+    }
+
+    pub(super) fn has_interest(&self, channel: &str, node: Uid) -> bool {
+        let owned = self.channels.get(channel);
+        owned.is_some_and(|owned| owned.interests.iter().any(|interest| interest.node == node))
+    }
+
+    /// Marks all channels as superseded, after a pause.
+    pub(super) fn supersede(&mut self) {
+        self.channels
+            .values_mut()
+            .for_each(|owned| owned.is_superseded = true);
     }
 
     pub(super) fn names(&self) -> Vec<Arc<str>> {
@@ -99,7 +176,7 @@ impl Owned {
         self.history.as_ref().map(History::position)
     }
 
-    fn has_published(&self) -> bool {
+    pub(super) fn has_published(&self) -> bool {
         self.position().is_some_and(|position| position.offset > 0)
     }
 
@@ -115,7 +192,8 @@ impl Owned {
             true => retained.max(self.settings.position_ttl),
             false => retained,
         };
-        self.interests.is_empty() && self.members.is_empty() && now >= self.last_used + retained
+        let is_unused = self.interests.is_empty() && self.members.is_empty() && self.transition.is_none();
+        is_unused && now >= self.last_used + retained
     }
 
     fn apply_settings(&mut self, settings: ChannelSettings, now: Duration) {
@@ -134,7 +212,7 @@ impl Owned {
     }
 
     /// Starts a new epoch, in which no position of the one before recovers.
-    fn start_epoch(&mut self, epoch: Epoch) {
+    pub(super) fn start_epoch(&mut self, epoch: Epoch) {
         self.remember(self.epoch);
         self.epoch = epoch;
         if let Some(history) = &mut self.history {
@@ -142,7 +220,7 @@ impl Owned {
         }
     }
 
-    fn remember(&mut self, epoch: Epoch) {
+    pub(super) fn remember(&mut self, epoch: Epoch) {
         self.replaced.retain(|replaced| *replaced != epoch);
         self.replaced.push(epoch);
         if self.replaced.len() > limits::REPLACED_EPOCHS {
@@ -205,16 +283,13 @@ impl Owned {
 }
 
 impl Node {
-    /// Returns a channel that this node owns, which is created if there is room. `Err`: the outcome for a publication.
+    /// Returns a channel of this node, which is created if there is room. `Err`: the outcome for a publication.
     fn owned_channel(
         &mut self,
         channel: &Arc<str>,
         settings: ChannelSettings,
         now: Duration,
     ) -> Result<&mut Owned, PublishOutcome> {
-        if !self.owns(channel) {
-            return Err(PublishOutcome::Refused);
-        }
         if !self.owned.channels.contains_key(channel) {
             if self.owned.channels.len() >= limits::CHANNELS {
                 return Err(PublishOutcome::ChannelLimit);
@@ -229,6 +304,8 @@ impl Node {
                 announced: BTreeMap::new(),
                 replaced: Vec::new(),
                 last_used: now,
+                is_superseded: false,
+                transition: None,
             };
             self.owned.channels.insert(Arc::clone(channel), owned);
         }
@@ -249,7 +326,6 @@ impl Node {
             options,
         } = publish;
         if let Some(idempotency) = &options.idempotency
-            && self.owns(&channel)
             && let Some(position) = self.keys.find(&channel, idempotency, now)
         {
             return PublishOutcome::Published(position);
@@ -269,6 +345,11 @@ impl Node {
         };
         if drops_floor && let Some(history) = &mut owned.history {
             forget_floor(history);
+        }
+        if offset == 0
+            && let Some(transition) = &mut owned.transition
+        {
+            transition.retain(&published);
         }
         let position = owned.position().filter(|_| offset > 0);
         let interests: Vec<_> = owned
@@ -339,6 +420,9 @@ impl Node {
         position: Option<StreamPosition>,
         now: Duration,
     ) {
+        if matches!(self.admit(&channel, now), Admission::Elsewhere | Admission::Hold) {
+            return self.reject_subscription(from, number, &channel);
+        }
         let is_known = self.owned.channels.contains_key(&channel);
         let Ok(owned) = self.owned_channel(&channel, settings, now) else {
             self.send(from, Frame::NotOwner { number });
@@ -364,26 +448,88 @@ impl Node {
             marked: None,
         });
         let state = owned.state(position, now);
+        let mut missed = VecDeque::new();
+        if let Some(transition) = &mut owned.transition
+            && transition.awaited.remove(&from)
+        {
+            missed = transition.publications.clone();
+            if transition.awaited.is_empty() {
+                owned.transition = None;
+            }
+        }
         self.charge(from, state.cost());
         self.send(from, Frame::State { number, state });
+        for published in missed {
+            self.charge(from, cost(&published));
+            let offset = 0;
+            self.send(
+                from,
+                Frame::Publication {
+                    number,
+                    offset,
+                    published,
+                },
+            );
+        }
+    }
+
+    /// Notifies a mirror that this node does not own its channel.
+    fn reject_subscription(&mut self, from: Uid, number: u32, channel: &str) {
+        let owner = self.handovers.sent_to(channel).or_else(|| self.owner_of(channel));
+        match owner.filter(|owner| *owner != self.member.uid) {
+            Some(owner) => self.send_moved(from, number, owner),
+            None => drop(self.send(from, Frame::NotOwner { number })),
+        }
+    }
+
+    /// Ends the wait for mirrors that have not subscribed in time: their members leave.
+    pub(super) fn end_transitions(&mut self, now: Duration) {
+        while let Some((until, _)) = self.handovers.transitions.first()
+            && *until <= now
+            && let Some((_, channel)) = self.handovers.transitions.pop_first()
+        {
+            let Some(owned) = self.owned.channels.get_mut(&channel) else {
+                continue;
+            };
+            let is_over = |transition: &mut Transition| transition.until <= now;
+            let Some(transition) = owned.transition.take_if(is_over) else {
+                continue;
+            };
+            for node in transition.awaited {
+                if !self.owned.has_interest(&channel, node) {
+                    self.replace_members(node, &channel, Vec::new());
+                }
+            }
+        }
     }
 
     pub(super) fn unsubscribe_mirror(&mut self, from: Uid, channel: &str, now: Duration) {
         if let Some(owned) = self.owned.channels.get_mut(channel) {
             owned.interests.retain(|interest| interest.node != from);
             owned.last_used = now;
+            if let Some(transition) = &mut owned.transition {
+                transition.awaited.remove(&from);
+            }
         }
         self.replace_members(from, channel, Vec::new());
     }
 
     /// Starts a new epoch and sends all mirrors the gap.
-    fn replace_epoch(&mut self, channel: &Arc<str>, other: Epoch, now: Duration) {
+    pub(super) fn replace_epoch(&mut self, channel: &Arc<str>, other: Epoch, now: Duration) {
         let epoch = self.draw_epoch();
         let Some(owned) = self.owned.channels.get_mut(channel) else {
             return;
         };
         owned.remember(other);
         owned.start_epoch(epoch);
+        self.send_state_to_all(channel, now);
+    }
+
+    /// Sends all mirrors the state, without the publications that they have missed.
+    pub(super) fn send_state_to_all(&mut self, channel: &str, now: Duration) {
+        let Some(owned) = self.owned.channels.get_mut(channel) else {
+            return;
+        };
         let state = owned.state(None, now);
         owned
             .interests
@@ -421,14 +567,19 @@ impl Node {
         }
     }
 
-    /// Ends a channel that another node owns now.
-    pub(super) fn hand_over(&mut self, channel: &Arc<str>) {
+    /// Ends a channel that another node owns now, and its epoch.
+    pub(super) fn end_channel(&mut self, channel: &Arc<str>) {
         let Some(owned) = self.owned.channels.remove(channel) else {
             return;
         };
+        self.keys.take(channel);
         for interest in &owned.interests {
             let number = interest.number;
             self.send(interest.node, Frame::NotOwner { number });
+        }
+        if owned.is_superseded {
+            // Its mirrors have missed publications of the other owner, which need no new epoch for that.
+            return self.mirrors.forget_position(channel);
         }
         if owned.has_published()
             && let Some(owner) = self.owner_of(channel)
@@ -440,12 +591,12 @@ impl Node {
 
     pub(super) fn query_owned(
         &mut self,
-        channel: Arc<str>,
+        channel: &Arc<str>,
         settings: ChannelSettings,
         query: ChannelQuery,
         now: Duration,
     ) -> Answer {
-        let owned = match self.owned_channel(&channel, settings, now) {
+        let owned = match self.owned_channel(channel, settings, now) {
             Ok(owned) => owned,
             Err(PublishOutcome::ChannelLimit) => return Answer::NotAvailable,
             Err(_) => return Answer::Unreachable,

@@ -8,17 +8,30 @@
 //! A lost link alone removes no node: it may connect again, and its mirrors then catch up.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Event, LinkId, Mutation, Node};
 use crate::frame::Frame;
 use crate::limits;
-use crate::member::{Member, Uid};
+use crate::member::{Member, Phase, Status, Uid};
 
 /// Another node.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) member: Member,
+    pub(super) status: Status,
+    /// The version of the frames in both directions.
+    pub(super) version: u16,
+    /// The channels that move to it, in order, and the time since which there are some.
+    pub(super) plan: VecDeque<Arc<str>>,
+    pub(super) planned_since: Option<Duration>,
+    /// The cost of channels that it has not taken yet.
+    pub(super) handing: u64,
+    /// Its last [`Frame::HandedOver`].
+    pub(super) settled: Option<(u32, u32)>,
+    /// The nodes that are linked to it.
+    known: Vec<Uid>,
     pub(super) link: Option<Link>,
     heard: Duration,
     is_suspected: bool,
@@ -38,14 +51,41 @@ pub(super) struct Link {
     /// The bytes that were processed and not granted again yet.
     processed: u64,
     last_beat: Duration,
+    /// The state of this node that the peer has received.
+    sent_status: Option<Status>,
+    /// The nodes that the peer has received.
+    sent_peers: Vec<Uid>,
+    /// The last [`Frame::HandedOver`] that was sent.
+    pub(super) sent_marker: Option<(u32, u32)>,
     /// Channels that wait for credit, in order.
-    marked: VecDeque<std::sync::Arc<str>>,
+    marked: VecDeque<Arc<str>>,
+}
+
+/// The first frame of another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The node.
+    pub member: Member,
+    /// The version of its frames.
+    pub version: u16,
+}
+
+impl Link {
+    fn send_status(&mut self, status: Status, version: u16) {
+        let frame = Frame::Status(status);
+        if self.sent_status != Some(status) && frame.version() <= version {
+            self.sent_status = Some(status);
+            self.queue.push_back(frame);
+        }
+    }
 }
 
 impl Node {
     /// Adds a link after its `Hello` was received. Returns `false` if it must be closed: another link to the node is preferred, the node is
     /// this one, or there are too many.
-    pub fn link_up(&mut self, id: LinkId, member: Member, is_dialed: bool, now: Duration) -> bool {
+    pub fn link_up(&mut self, id: LinkId, hello: Hello, is_dialed: bool, now: Duration) -> bool {
+        let Hello { member, version } = hello;
+        let version = version.min(self.version);
         let uid = member.uid;
         if uid == self.member.uid || (!self.peers.contains_key(&uid) && self.peers.len() + 1 >= limits::NODES)
         {
@@ -59,6 +99,9 @@ impl Node {
             stalled_since: None,
             processed: 0,
             last_beat: now,
+            sent_status: None,
+            sent_peers: Vec::new(),
+            sent_marker: None,
             marked: VecDeque::new(),
         };
         let dials = self.member.uid < uid;
@@ -67,6 +110,21 @@ impl Node {
             is_new = true;
             Peer {
                 member: member.clone(),
+                // A node of version 1 has no phases; another one sends its own first.
+                status: Status {
+                    phase: if version < 2 {
+                        Phase::Active
+                    } else {
+                        Phase::Joining
+                    },
+                    ..Status::default()
+                },
+                version,
+                plan: VecDeque::new(),
+                planned_since: None,
+                handing: 0,
+                settled: None,
+                known: Vec::new(),
                 link: None,
                 heard: now,
                 is_suspected: false,
@@ -83,14 +141,19 @@ impl Node {
             self.emit(Event::Close(current));
         }
         if let Some(peer) = self.peers.get_mut(&uid) {
-            (peer.member, peer.link) = (member, Some(link));
+            (peer.member, peer.link, peer.version) = (member, Some(link), version);
             (peer.heard, peer.is_suspected) = (now, false);
         }
         self.links.insert(id, uid);
+        self.send_status();
+        self.send_peers();
+        self.resend_channels(uid, now);
         if is_new {
             self.apply_view(now);
         }
         self.ask_owner_again(uid, now);
+        self.send_planned(now);
+        self.flush_requests(now);
         self.run_loopback(now);
         true
     }
@@ -110,7 +173,8 @@ impl Node {
         }
         // Its mirrors subscribe again with their positions, and its members are announced again.
         self.owned.remove_interests(uid);
-        self.fail_requests(uid);
+        self.drop_incoming(uid);
+        self.fail_requests(uid, now);
         self.finish_calls_of(uid);
         self.suspend_mirrors(uid, now);
     }
@@ -189,7 +253,7 @@ impl Node {
     }
 
     /// Adds a channel to those that wait for credit.
-    pub(super) fn mark(&mut self, to: Uid, channel: std::sync::Arc<str>, now: Duration) {
+    pub(super) fn mark(&mut self, to: Uid, channel: Arc<str>, now: Duration) {
         if let Some(link) = self.peers.get_mut(&to).and_then(|peer| peer.link.as_mut()) {
             link.stalled_since.get_or_insert(now);
             link.marked.push_back(channel);
@@ -232,12 +296,14 @@ impl Node {
             if now.saturating_sub(link.last_beat) >= limits::BEAT_INTERVAL {
                 link.last_beat = now;
                 link.queue.push_back(Frame::Beat);
+                link.send_status(self.status, peer.version);
             }
             let is_stalled = |since| now.saturating_sub(since) >= limits::STALLED_AFTER;
             if !link.marked.is_empty() && link.stalled_since.is_some_and(is_stalled) {
                 stalled.push(link.id);
             }
         }
+        self.send_peers();
         for id in stalled {
             self.drop_link(id, now);
             self.emit(Event::Close(id));
@@ -260,16 +326,101 @@ impl Node {
         self.peers.remove(&uid);
         self.counts.removed += 1;
         self.remove_members_of(uid);
+        self.reclaim_channels(uid, now);
         self.apply_view(now);
     }
 
-    /// Applies a change of the membership: channels whose owner has changed.
-    fn apply_view(&mut self, now: Duration) {
-        for name in self.owned.names() {
-            if !self.owns(&name) {
-                self.hand_over(&name);
+    /// Sends the state of this node to all nodes that have not received it.
+    pub(super) fn send_status(&mut self) {
+        for peer in self.peers.values_mut() {
+            if let Some(link) = &mut peer.link {
+                link.send_status(self.status, peer.version);
             }
         }
+    }
+
+    /// Applies the state of another node.
+    pub(super) fn change_status(&mut self, from: Uid, status: Status, now: Duration) {
+        let Some(peer) = self.peers.get_mut(&from) else {
+            return;
+        };
+        let before = std::mem::replace(&mut peer.status, status);
+        if before.phase != status.phase {
+            self.apply_view(now);
+        } else if before.serial != status.serial {
+            self.send_planned(now);
+        }
+    }
+
+    pub(super) fn set_known(&mut self, from: Uid, known: Vec<Uid>) {
+        if let Some(peer) = self.peers.get_mut(&from) {
+            peer.known = known;
+        }
+    }
+
+    /// Sends the nodes that are linked to this one to all nodes that have not received them.
+    fn send_peers(&mut self) {
+        let linked = self.peers.iter().filter(|(_, peer)| peer.link.is_some());
+        let linked: Vec<Uid> = linked.map(|(uid, _)| *uid).collect();
+        for peer in self.peers.values_mut() {
+            if peer.version >= 2
+                && let Some(link) = &mut peer.link
+                && link.sent_peers != linked
+            {
+                link.sent_peers.clone_from(&linked);
+                link.queue.push_back(Frame::Peers(linked.clone()));
+            }
+        }
+    }
+
+    /// Lets this node own channels once it is linked to all nodes that others know.
+    pub(super) fn tick_phase(&mut self, now: Duration) {
+        if self.status.phase != Phase::Joining {
+            return;
+        }
+        let waited = now.saturating_sub(self.joining_since);
+        let linked = self.peers.iter().filter(|(_, peer)| peer.link.is_some());
+        let known = linked.flat_map(|(_, peer)| &peer.known);
+        let mut unlinked = known.filter(|uid| **uid != self.member.uid && !self.is_linked(**uid));
+        let is_linked = unlinked.next().is_none();
+        if waited >= limits::STARTUP_GRACE && (is_linked || waited >= limits::JOIN_TIME) {
+            self.set_phase(Phase::Active, now);
+        }
+    }
+
+    pub(super) fn set_phase(&mut self, phase: Phase, now: Duration) {
+        self.status.phase = phase;
+        self.status.serial += 1;
+        self.send_status();
+        self.apply_view(now);
+    }
+
+    /// Leaves the channels to other nodes after a pause in which they have removed this one.
+    pub(super) fn join_again(&mut self, now: Duration) {
+        self.forget_sent();
+        self.owned.supersede();
+        self.peers.values_mut().for_each(|peer| peer.settled = None);
+        if self.status.phase == Phase::Active && self.version >= 2 {
+            self.joining_since = now;
+            self.set_phase(Phase::Joining, now);
+        } else {
+            self.apply_view(now);
+        }
+        // Those that no other node owns.
+        self.restart_epochs();
+    }
+
+    /// Returns whether no frame waits to be taken.
+    pub(super) fn has_sent_all(&self) -> bool {
+        let mut links = self.peers.values().filter_map(|peer| peer.link.as_ref());
+        links.all(|link| link.queue.is_empty())
+    }
+
+    /// Applies a change of the membership: channels whose owner has changed.
+    pub(super) fn apply_view(&mut self, now: Duration) {
+        self.plan_moves(now);
         self.move_mirrors(now);
+        self.release_held(now);
+        self.flush_requests(now);
     }
 }

@@ -1,4 +1,7 @@
-//! Publications, queries and calls of this node that wait for other nodes.
+//! Publications and queries that wait for the owner of their channel, and calls that wait for other nodes.
+//!
+//! The requests of a channel form a lane. A lane has requests in flight to one node at a time, so that they stay in order when the channel
+//! moves. A refused request was not executed: it is sent again until [`limits::REQUEST_TIMEOUT`], before those that follow.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -7,8 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_hub::mail::ChannelQuery;
 
+use super::handover::Admission;
 use super::{Event, Node};
-use crate::frame::{Answer, ChannelSettings, Frame, Publish, PublishOutcome};
+use crate::frame::{Answer, ChannelSettings, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
 use crate::member::Uid;
 
@@ -17,16 +21,57 @@ use crate::member::Uid;
 pub(super) struct Requests {
     last: u64,
     pending: BTreeMap<u64, PendingRequest>,
+    lanes: BTreeMap<Arc<str>, Lane>,
+    /// The bytes of publications that wait in lanes.
+    queued_bytes: u64,
     calls: BTreeMap<u64, PendingCall>,
     /// The deadlines in order, also of requests that are finished.
     deadlines: VecDeque<(Duration, u64)>,
 }
 
 #[derive(Debug)]
+struct Lane {
+    /// The node that has the requests in flight.
+    target: Uid,
+    in_flight: usize,
+    /// Requests that are not in flight, in order.
+    queue: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
 struct PendingRequest {
-    owner: Uid,
-    local: u64,
-    is_publish: bool,
+    origin: Origin,
+    operation: Operation,
+    sent_to: Option<Uid>,
+    retry_at: Duration,
+}
+
+/// The source of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The workers of this node.
+    Workers(u64),
+    /// Another node, for which this one relays it.
+    Node {
+        uid: Uid,
+        request: u64,
+        /// The nodes that have relayed it, this one included.
+        hops: u8,
+    },
+}
+
+/// A request for the owner of a channel.
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    Publish(Publish),
+    Query(Arc<str>, ChannelSettings, ChannelQuery),
+}
+
+/// The reply to a request.
+#[derive(Clone, Debug)]
+pub(super) enum Reply {
+    Published(PublishOutcome),
+    Answer(Answer),
 }
 
 #[derive(Debug)]
@@ -49,121 +94,365 @@ impl Requests {
             .push_back((now + limits::REQUEST_TIMEOUT, self.last));
         self.last
     }
-}
 
-impl Node {
-    pub(super) fn publish_local(&mut self, local: u64, publish: Publish, now: Duration) {
-        let sent = self.send_request(&publish.channel.clone(), local, true, now, |request| {
-            Frame::Publish { request, publish }
-        });
-        if !sent {
-            let outcome = PublishOutcome::Refused;
-            self.emit(Event::Published {
-                request: local,
-                outcome,
-            });
-        }
-    }
-
-    pub(super) fn query_local(
-        &mut self,
-        local: u64,
-        channel: Arc<str>,
-        settings: ChannelSettings,
-        query: ChannelQuery,
-        now: Duration,
-    ) {
-        let sent = self.send_request(&channel.clone(), local, false, now, |request| Frame::Query {
-            request,
-            channel,
-            settings,
-            query,
-        });
-        if !sent {
-            let answer = Answer::Unreachable;
-            self.emit(Event::Answer {
-                request: local,
-                answer,
-            });
-        }
-    }
-
-    fn send_request(
-        &mut self,
-        channel: &str,
-        local: u64,
-        is_publish: bool,
-        now: Duration,
-        frame: impl FnOnce(u64) -> Frame,
-    ) -> bool {
-        let Some(owner) = self.owner_of(channel) else {
-            return false;
+    /// Adds a request to its lane. `false`: there is no room.
+    fn enqueue(&mut self, request: u64) -> bool {
+        let Some(pending) = self.pending.get(&request) else {
+            return true;
         };
-        if self.requests.pending.len() >= limits::REQUESTS {
+        let cost = pending.operation.cost();
+        if self.queued_bytes + cost > limits::QUEUED_BYTES {
             return false;
         }
-        let request = self.requests.draw(now);
-        if !self.send(owner, frame(request)) {
-            return false;
-        }
-        let pending = PendingRequest {
-            owner,
-            local,
-            is_publish,
-        };
-        self.requests.pending.insert(request, pending);
+        self.queued_bytes += cost;
+        let channel = Arc::clone(pending.operation.channel());
+        let lane = self.lanes.entry(channel).or_insert_with(|| Lane {
+            target: Uid(0),
+            in_flight: 0,
+            queue: BTreeSet::new(),
+        });
+        lane.queue.insert(request);
         true
     }
 
-    pub(super) fn finish_publish(&mut self, from: Uid, request: u64, outcome: PublishOutcome) {
-        if let Some(request) = self.take_request(from, request, true) {
-            self.emit(Event::Published { request, outcome });
+    /// Removes a request, whether it is in flight or not.
+    fn remove(&mut self, request: u64) -> Option<PendingRequest> {
+        let pending = self.pending.remove(&request)?;
+        let channel = pending.operation.channel();
+        if let Some(lane) = self.lanes.get_mut(channel) {
+            if pending.sent_to.is_some() {
+                lane.in_flight -= 1;
+            } else if lane.queue.remove(&request) {
+                self.queued_bytes -= pending.operation.cost();
+            }
+            if lane.in_flight == 0 && lane.queue.is_empty() {
+                self.lanes.remove(channel);
+            }
+        }
+        Some(pending)
+    }
+}
+
+impl Operation {
+    fn channel(&self) -> &Arc<str> {
+        match self {
+            Operation::Publish(publish) => &publish.channel,
+            Operation::Query(channel, ..) => channel,
         }
     }
 
-    pub(super) fn finish_query(&mut self, from: Uid, request: u64, answer: Answer) {
-        if let Some(request) = self.take_request(from, request, false) {
-            self.emit(Event::Answer { request, answer });
+    fn cost(&self) -> u64 {
+        match self {
+            Operation::Publish(publish) => cost(&publish.published),
+            Operation::Query(..) => limits::PUBLICATION_OVERHEAD,
         }
     }
 
-    fn take_request(&mut self, from: Uid, request: u64, is_publish: bool) -> Option<u64> {
-        let pending = self.requests.pending.get(&request)?;
-        if pending.owner != from || pending.is_publish != is_publish {
-            return None;
+    /// Returns the reply that the request was not executed.
+    fn refused(&self) -> Reply {
+        match self {
+            Operation::Publish(_) => Reply::Published(PublishOutcome::Refused),
+            Operation::Query(..) => Reply::Answer(Answer::Unreachable),
         }
-        self.requests
-            .pending
-            .remove(&request)
-            .map(|pending| pending.local)
     }
 
-    /// The link to a node is lost: the outcomes of its requests are unknown.
-    pub(super) fn fail_requests(&mut self, owner: Uid) {
+    /// Returns the reply that the request may have been executed.
+    fn unknown(&self) -> Reply {
+        match self {
+            Operation::Publish(_) => Reply::Published(PublishOutcome::Unknown),
+            Operation::Query(..) => Reply::Answer(Answer::Unreachable),
+        }
+    }
+
+    fn into_frame(self, request: u64, hops: Option<u8>) -> Frame {
+        match (self, hops) {
+            (Operation::Publish(publish), None) => Frame::Publish { request, publish },
+            (Operation::Publish(publish), Some(hops)) => Frame::RelayedPublish {
+                hops,
+                request,
+                publish,
+            },
+            (Operation::Query(channel, settings, query), None) => Frame::Query {
+                request,
+                channel,
+                settings,
+                query,
+            },
+            (Operation::Query(channel, settings, query), Some(hops)) => Frame::RelayedQuery {
+                hops,
+                request,
+                channel,
+                settings,
+                query,
+            },
+        }
+    }
+}
+
+impl Reply {
+    fn is_refused(&self) -> bool {
+        matches!(
+            self,
+            Reply::Published(PublishOutcome::Refused) | Reply::Answer(Answer::Unreachable)
+        )
+    }
+}
+
+impl Node {
+    /// Handles a request of the workers.
+    pub(super) fn request_local(&mut self, local: u64, operation: Operation, now: Duration) {
+        let channel = operation.channel();
+        // Most requests of an owner's own workers.
+        if !self.requests.lanes.contains_key(channel) && self.owned.contains(channel) {
+            let reply = self.execute(operation, now);
+            return self.reply(Origin::Workers(local), reply);
+        }
+        self.submit(Origin::Workers(local), operation, now);
+    }
+
+    /// Handles a request of another node, or of this one.
+    pub(super) fn request_from(
+        &mut self,
+        from: Uid,
+        request: u64,
+        hops: u8,
+        operation: Operation,
+        now: Duration,
+    ) {
+        let origin = Origin::Node {
+            uid: from,
+            request,
+            hops: hops.saturating_add(1),
+        };
+        match self.admit(operation.channel(), now) {
+            Admission::Acting | Admission::Create => {
+                let reply = self.execute(operation, now);
+                self.reply(origin, reply);
+            }
+            Admission::Elsewhere
+                if from != self.member.uid && hops < limits::RELAY_HOPS && self.version >= 2 =>
+            {
+                self.submit(origin, operation, now);
+            }
+            Admission::Elsewhere | Admission::Hold => self.reply(origin, operation.refused()),
+        }
+    }
+
+    /// Executes a request in a channel of this node.
+    fn execute(&mut self, operation: Operation, now: Duration) -> Reply {
+        match operation {
+            Operation::Publish(publish) => Reply::Published(self.publish_owned(publish, now)),
+            Operation::Query(channel, settings, query) => {
+                Reply::Answer(self.query_owned(&channel, settings, query, now))
+            }
+        }
+    }
+
+    fn submit(&mut self, origin: Origin, operation: Operation, now: Duration) {
+        if self.requests.pending.len() >= limits::REQUESTS {
+            return self.reply(origin, operation.refused());
+        }
+        let request = self.requests.draw(now);
+        let lane = self.requests.lanes.get(operation.channel());
+        let must_wait = lane.is_some_and(|lane| !lane.queue.is_empty());
+        let pending = PendingRequest {
+            origin,
+            operation,
+            sent_to: None,
+            retry_at: now,
+        };
+        self.requests.pending.insert(request, pending);
+        if must_wait {
+            self.enqueue(request);
+        } else {
+            self.send_request(request, now);
+        }
+    }
+
+    /// Lets a request wait in its lane. Those of other nodes wait there.
+    fn enqueue(&mut self, request: u64) {
+        let pending = self.requests.pending.get(&request);
+        let is_local = pending.is_some_and(|pending| matches!(pending.origin, Origin::Workers(_)));
+        if (!is_local || !self.requests.enqueue(request))
+            && let Some(pending) = self.requests.remove(request)
+        {
+            self.reply(pending.origin, pending.operation.refused());
+        }
+    }
+
+    /// Sends a request, or lets it wait. Returns whether it was sent or finished.
+    fn send_request(&mut self, request: u64, now: Duration) -> bool {
+        let Some(pending) = self.requests.pending.get(&request) else {
+            return true;
+        };
+        let (origin, channel) = (pending.origin, Arc::clone(pending.operation.channel()));
+        let Some(target) = self.route(&channel, origin) else {
+            // No node owns channels.
+            if let Some(pending) = self.requests.remove(request) {
+                self.reply(pending.origin, pending.operation.refused());
+            }
+            return true;
+        };
+        let lane = self.requests.lanes.get(&channel);
+        let is_blocked = lane.is_some_and(|lane| lane.in_flight > 0 && lane.target != target);
+        let hops = match origin {
+            Origin::Node { hops, .. } if self.peers.get(&target).is_some_and(|peer| peer.version >= 2) => {
+                Some(hops)
+            }
+            _ => None,
+        };
+        let frame = pending.operation.clone().into_frame(request, hops);
+        if is_blocked || !self.send(target, frame) {
+            if let Some(pending) = self.requests.pending.get_mut(&request)
+                && !is_blocked
+            {
+                pending.retry_at = now + limits::REQUEST_RETRY;
+            }
+            self.enqueue(request);
+            return false;
+        }
+        let lane = self.requests.lanes.entry(channel).or_insert_with(|| Lane {
+            target,
+            in_flight: 0,
+            queue: BTreeSet::new(),
+        });
+        lane.target = target;
+        lane.in_flight += 1;
+        if let Some(pending) = self.requests.pending.get_mut(&request) {
+            pending.sent_to = Some(target);
+        }
+        true
+    }
+
+    /// Returns the node for the requests of a channel: the one that this node's mirror hears, as it is the owner until the channel moves.
+    fn route(&self, channel: &str, origin: Origin) -> Option<Uid> {
+        if self.owned.contains(channel) {
+            return Some(self.member.uid);
+        }
+        let from = match origin {
+            Origin::Workers(_) => None,
+            Origin::Node { uid, .. } => Some(uid),
+        };
+        let live = self.mirrors.live_owner(channel);
+        let live = live.filter(|uid| *uid != self.member.uid && Some(*uid) != from && self.is_linked(*uid));
+        self.handovers
+            .sent_to(channel)
+            .or(live)
+            .or_else(|| self.owner_of(channel))
+    }
+
+    /// Sends the requests of all lanes that wait, as far as possible.
+    pub(super) fn flush_requests(&mut self, now: Duration) {
+        if self.requests.queued_bytes == 0 {
+            return;
+        }
+        let lanes = self.requests.lanes.iter();
+        let names: Vec<_> = lanes
+            .filter(|(_, lane)| !lane.queue.is_empty())
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in names {
+            self.flush_lane(&name, now);
+        }
+    }
+
+    fn flush_lane(&mut self, channel: &str, now: Duration) {
+        while let Some(lane) = self.requests.lanes.get_mut(channel)
+            && let Some(request) = lane.queue.first().copied()
+            && let Some(pending) = self.requests.pending.get(&request)
+            && pending.retry_at <= now
+        {
+            let cost = pending.operation.cost();
+            lane.queue.remove(&request);
+            self.requests.queued_bytes -= cost;
+            if !self.send_request(request, now) {
+                return;
+            }
+        }
+        let lane = self.requests.lanes.get(channel);
+        if lane.is_some_and(|lane| lane.in_flight == 0 && lane.queue.is_empty()) {
+            self.requests.lanes.remove(channel);
+        }
+    }
+
+    /// Handles the reply of a node.
+    pub(super) fn finish_request(&mut self, from: Uid, request: u64, reply: Reply, now: Duration) {
+        let Some(pending) = self.requests.pending.get_mut(&request) else {
+            return;
+        };
+        let is_publish = matches!(pending.operation, Operation::Publish(_));
+        if pending.sent_to != Some(from) || is_publish != matches!(reply, Reply::Published(_)) {
+            return;
+        }
+        let channel = Arc::clone(pending.operation.channel());
+        if reply.is_refused() && matches!(pending.origin, Origin::Workers(_)) {
+            self.retry_request(request, now);
+        } else if let Some(pending) = self.requests.remove(request) {
+            self.reply(pending.origin, reply);
+        }
+        self.flush_lane(&channel, now);
+    }
+
+    /// Lets a request that was not executed wait in its lane.
+    fn retry_request(&mut self, request: u64, now: Duration) {
+        let Some(pending) = self.requests.pending.get_mut(&request) else {
+            return;
+        };
+        pending.sent_to = None;
+        pending.retry_at = now + limits::REQUEST_RETRY;
+        if let Some(lane) = self.requests.lanes.get_mut(pending.operation.channel()) {
+            lane.in_flight -= 1;
+        }
+        self.enqueue(request);
+    }
+
+    fn reply(&mut self, origin: Origin, reply: Reply) {
+        match (origin, reply) {
+            (Origin::Workers(request), Reply::Published(outcome)) => {
+                self.emit(Event::Published { request, outcome });
+            }
+            (Origin::Workers(request), Reply::Answer(answer)) => {
+                self.emit(Event::Answer { request, answer });
+            }
+            (Origin::Node { uid, request, .. }, Reply::Published(outcome)) => {
+                self.send(uid, Frame::Published { request, outcome });
+            }
+            (Origin::Node { uid, request, .. }, Reply::Answer(answer)) => {
+                self.send(uid, Frame::Answer { request, answer });
+            }
+        }
+    }
+
+    /// The link to a node is lost: the outcomes of its publications are unknown. Queries are sent again.
+    pub(super) fn fail_requests(&mut self, node: Uid, now: Duration) {
         let pending = self.requests.pending.iter();
-        let failed = pending.filter(|(_, pending)| pending.owner == owner);
-        let failed: Vec<u64> = failed.map(|(request, _)| *request).collect();
-        failed.into_iter().for_each(|request| self.fail_request(request));
+        let failed = pending.filter(|(_, pending)| pending.sent_to == Some(node));
+        let failed: Vec<(u64, bool)> = failed
+            .map(|(request, pending)| {
+                let is_local = matches!(pending.origin, Origin::Workers(_));
+                (
+                    *request,
+                    is_local && matches!(pending.operation, Operation::Query(..)),
+                )
+            })
+            .collect();
+        for (request, can_retry) in failed {
+            match can_retry {
+                true => self.retry_request(request, now),
+                false => self.fail_request(request),
+            }
+        }
     }
 
     fn fail_request(&mut self, request: u64) {
-        let Some(PendingRequest {
-            local, is_publish, ..
-        }) = self.requests.pending.remove(&request)
-        else {
+        let Some(pending) = self.requests.remove(request) else {
             return;
         };
-        self.emit(if is_publish {
-            Event::Published {
-                request: local,
-                outcome: PublishOutcome::Unknown,
-            }
-        } else {
-            Event::Answer {
-                request: local,
-                answer: Answer::Unreachable,
-            }
-        });
+        let reply = match pending.sent_to {
+            Some(_) => pending.operation.unknown(),
+            None => pending.operation.refused(),
+        };
+        self.reply(pending.origin, reply);
     }
 
     /// Sends a call to all other nodes.
@@ -235,5 +524,6 @@ impl Node {
                 self.finish_call(call);
             }
         }
+        self.flush_requests(now);
     }
 }

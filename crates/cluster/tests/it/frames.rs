@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_cluster::frame::{
-    Answer, ChannelSettings, ChannelState, Frame, FrameDecoder, FrameError, Publish, PublishOutcome,
+    Answer, ChannelSettings, ChannelState, Frame, FrameDecoder, FrameError, HandoverHead, HandoverPart,
+    Publish, PublishOutcome,
 };
 use ringmain_cluster::limits;
-use ringmain_cluster::member::{Member, Role, Uid};
+use ringmain_cluster::member::{Member, Phase, Role, Status, Uid};
 use ringmain_hub::history::{Epoch, HistoryOptions, HistoryQuery, StreamPosition};
 use ringmain_hub::mail::{ChannelQuery, EpochFilter, Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
@@ -73,6 +74,11 @@ fn all_frames() -> Vec<Frame> {
         member(1),
         Frame::Beat,
         Frame::Resumed,
+        Frame::Status(Status {
+            serial: 3,
+            phase: Phase::Leaving,
+            clients: 70_000,
+        }),
         Frame::Credit(1 << 20),
         Frame::Subscribe {
             number: 1,
@@ -120,6 +126,7 @@ fn all_frames() -> Vec<Frame> {
     frames.extend(member_frames());
     frames.extend(requests());
     frames.extend(replies(position));
+    frames.extend(handover_frames(position));
     frames
 }
 
@@ -143,6 +150,78 @@ fn member_frames() -> Vec<Frame> {
             is_join: false,
         },
     ]
+}
+
+/// Returns each frame about channels that move.
+fn handover_frames(position: StreamPosition) -> Vec<Frame> {
+    let channel: Arc<str> = "news:1".into();
+    let head = |offsets| {
+        HandoverPart::Head(HandoverHead {
+            settings: settings(),
+            epoch: Epoch::new(4),
+            replaced: vec![Epoch::new(3), Epoch::new(2)],
+            offsets,
+            idle: Duration::from_secs(3),
+            mirrors: vec![Uid(1), Uid(2)],
+        })
+    };
+    let parts = [
+        head(Some((12, 3))),
+        head(None),
+        HandoverPart::Publications(vec![(4, Duration::from_millis(7), published())]),
+        HandoverPart::Members(vec![(Uid(1), Arc::new(info()))]),
+        HandoverPart::Keys(vec![
+            ("once".into(), Duration::from_secs(5), Some(position)),
+            ("twice".into(), Duration::ZERO, None),
+        ]),
+    ];
+    let mut frames: Vec<Frame> = parts
+        .into_iter()
+        .map(|part| Frame::Handover {
+            channel: Arc::clone(&channel),
+            is_last: matches!(part, HandoverPart::Keys(_)),
+            part,
+        })
+        .collect();
+    let publish = Publish {
+        channel: Arc::clone(&channel),
+        settings: settings(),
+        published: published(),
+        options: PublishOptions::default(),
+    };
+    frames.extend([
+        Frame::Peers(vec![Uid(1), Uid(7)]),
+        Frame::HandoverTaken {
+            channel: Arc::clone(&channel),
+        },
+        Frame::HandedOver {
+            sender: 1,
+            receiver: 2,
+        },
+        Frame::Wanted {
+            channel: Arc::clone(&channel),
+        },
+        Frame::Absent {
+            channel: Arc::clone(&channel),
+        },
+        Frame::Moved {
+            number: 3,
+            to: Uid(9),
+        },
+        Frame::RelayedPublish {
+            hops: 1,
+            request: 5,
+            publish,
+        },
+        Frame::RelayedQuery {
+            hops: 2,
+            request: 6,
+            channel,
+            settings: settings(),
+            query: ChannelQuery::Presence,
+        },
+    ]);
+    frames
 }
 
 /// Returns each publication and query for an owner.
@@ -284,7 +363,7 @@ fn a_frame_that_exceeds_the_limit_is_an_error_before_it_is_received() {
 #[test]
 fn unknown_kinds_are_skipped_from_newer_nodes_only() {
     let unknown = [2, 0, 0, 0, 200, 1];
-    for (version, is_error) in [(1, true), (2, false)] {
+    for (version, is_error) in [(2, true), (3, false)] {
         let mut decoder = FrameDecoder::default();
         decoder.feed(&encoded(&[member(version)]));
         decoder.feed(&unknown);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringmain_cluster::frame::VERSION;
 use ringmain_cluster::limits;
 use ringmain_cluster::member::{Member, Role, Uid, owner};
-use ringmain_cluster::node::{Event, LinkId, Node, NodeRequest};
+use ringmain_cluster::node::{Event, Hello, LinkId, Node, NodeRequest};
 
 fn member(uid: u64, role: Role, weight: u16) -> Member {
     Member {
@@ -62,6 +63,13 @@ fn a_channel_without_a_server_has_no_owner() {
     assert_eq!(owner("c", members.iter()), None);
 }
 
+fn hello(node: &Node) -> Hello {
+    Hello {
+        member: node.member().clone(),
+        version: VERSION,
+    }
+}
+
 /// Two nodes, and the link between them.
 struct Pair([Node; 2]);
 
@@ -70,9 +78,9 @@ const LINK: LinkId = LinkId(1);
 impl Pair {
     fn new(now: Duration) -> Pair {
         let mut nodes = [1, 2].map(|uid| Node::new(member(uid, Role::All, 1), uid, now));
-        let members = [nodes[0].member().clone(), nodes[1].member().clone()];
-        assert!(nodes[0].link_up(LINK, members[1].clone(), true, now));
-        assert!(nodes[1].link_up(LINK, members[0].clone(), false, now));
+        let hellos = [hello(&nodes[0]), hello(&nodes[1])];
+        assert!(nodes[0].link_up(LINK, hellos[1].clone(), true, now));
+        assert!(nodes[1].link_up(LINK, hellos[0].clone(), false, now));
         Pair(nodes)
     }
 
@@ -159,10 +167,10 @@ fn of_two_links_both_nodes_keep_the_same() {
     // The node with the smaller identity has opened the first one, and then the second one.
     for first_dialed in [true, false] {
         let mut nodes = [1, 2].map(|uid| Node::new(member(uid, Role::All, 1), uid, now));
-        let members = [nodes[0].member().clone(), nodes[1].member().clone()];
+        let hellos = [hello(&nodes[0]), hello(&nodes[1])];
         let mut kept = Vec::new();
         for (index, node) in nodes.iter_mut().enumerate() {
-            let other = &members[1 - index];
+            let other = &hellos[1 - index];
             let is_dialed = first_dialed == (index == 0);
             assert!(node.link_up(LinkId(1), other.clone(), is_dialed, now));
             let is_second = node.link_up(LinkId(2), other.clone(), !is_dialed, now);

@@ -88,6 +88,18 @@ impl Node {
         }
     }
 
+    /// Adds a member that has moved here with its channel.
+    pub(in crate::node) fn add_member(&mut self, channel: &str, client: Arc<str>, member: OwnedMember) {
+        let Some(owned) = self.owned.channels.get_mut(channel) else {
+            return;
+        };
+        if owned.settings.members && !owned.members.contains_key(&client) {
+            let (node, info) = (member.node, Arc::clone(&member.info));
+            owned.members.insert(client, member);
+            self.send_presence(node, channel, &info, true);
+        }
+    }
+
     fn send_presence(&mut self, except: Uid, channel: &str, info: &Arc<ClientInfo>, is_join: bool) {
         let interests: Option<Vec<_>> = self.owned.channels.get(channel).map(|owned| {
             let others = owned.interests.iter().filter(|interest| interest.node != except);
@@ -109,8 +121,12 @@ impl Node {
     /// Removes the members that were connected to a node, in channels that it has not subscribed to again.
     pub(in crate::node) fn remove_unconfirmed(&mut self, node: Uid) {
         for name in self.owned.names() {
-            let owned = self.owned.channels.get(&name);
-            if owned.is_some_and(|owned| owned.interests.iter().all(|interest| interest.node != node)) {
+            let Some(owned) = self.owned.channels.get(&name) else {
+                continue;
+            };
+            let transition = owned.transition.as_ref();
+            let is_awaited = transition.is_some_and(|transition| transition.awaited.contains(&node));
+            if !is_awaited && !self.owned.has_interest(&name, node) {
                 self.replace_members(node, &name, Vec::new());
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_cluster::frame::{Answer, ChannelSettings, Frame, FrameDecoder, Publish};
 use ringmain_cluster::member::{Member, Role, Uid};
-use ringmain_cluster::node::{Event, LinkId, Mutation, Node, NodeRequest};
+use ringmain_cluster::node::{Event, Hello, LinkId, Mutation, Node, NodeRequest};
 use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::mail::{ChannelQuery, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
@@ -411,8 +411,9 @@ impl World {
                 pipe.decoder.feed(&bytes[..cut]);
                 pipe.decoder.feed(&bytes[cut..]);
                 while let Some(frame) = pipe.decoder.next_frame().expect("valid frames") {
-                    if let Frame::Hello { member, .. } = frame {
-                        let is_up = node.link_up(LinkId(id as u64), member, end == 1, now);
+                    if let Frame::Hello { member, version, .. } = frame {
+                        let hello = Hello { member, version };
+                        let is_up = node.link_up(LinkId(id as u64), hello, end == 1, now);
                         link.is_up[1 - end] = is_up;
                         link.is_open &= is_up;
                     } else {
