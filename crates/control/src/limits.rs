@@ -149,3 +149,7 @@ pub const PUSH_LEAVE_CHECK: Duration = Duration::from_millis(10);
 
 /// The time for which a push gateway remains ready without a link to a node that owns channels.
 pub const PUSH_SERVERS_MISSING: Duration = Duration::from_secs(5);
+
+/// The time for which the start of a node of a push cluster waits for the zone of its Kubernetes Node; then the node has no zone.
+#[cfg(feature = "kubernetes")]
+pub const NODE_ZONE_WITHIN: Duration = Duration::from_secs(5);

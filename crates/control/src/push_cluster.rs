@@ -1,24 +1,26 @@
 //! The node of this process in a cluster of push servers, as configured at the start.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+#[cfg(feature = "kubernetes")]
+use std::net::SocketAddr;
+use std::sync::Arc;
 
-use ringmain_cluster::links::{Cluster, LinkOptions, Load, Membership, Rebalance, TlsFiles};
+use ringmain_cluster::links::{Cluster, LinkOptions, Membership, Rebalance, TlsFiles};
 use ringmain_cluster::member::Role;
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model::Config;
-use ringmain_push::Push;
-use ringmain_sys::clock;
-use ringmain_sys::event::Event;
+use ringmain_gateway::model::{Config, PushCluster, PushMembership, PushRole, PushService};
+#[cfg(feature = "kubernetes")]
+use ringmain_kube::{api::Api, live};
+#[cfg(feature = "kubernetes")]
+use tokio::sync::watch;
 
+#[cfg(feature = "kubernetes")]
 use crate::limits;
 
 /// Starts the node, before the workers start. `None`: no cluster is configured.
 ///
 /// # Errors
-/// The certificate is unusable, the address cannot be bound, or there is no thread.
+/// The certificate is unusable, the address cannot be bound, or there is no thread or no access to Kubernetes.
 pub(crate) fn start(gateway: &Gateway, config: &Config) -> io::Result<Option<Cluster>> {
     let Some(cluster) = config.push.as_ref().and_then(|push| push.cluster.as_ref()) else {
         return Ok(None);
@@ -27,13 +29,18 @@ pub(crate) fn start(gateway: &Gateway, config: &Config) -> io::Result<Option<Clu
         return Err(io::Error::other("cluster: this process is a node already"));
     };
     port.set_name(&cluster.name);
+    let (membership, zone) = find_nodes(cluster)?;
     let options = LinkOptions {
         name: cluster.name.clone(),
-        zone: cluster.zone.clone().unwrap_or_default(),
-        role: Role::All,
+        zone: zone.unwrap_or_default(),
+        role: match cluster.role {
+            PushRole::All => Role::All,
+            PushRole::PushGateway => Role::Gateway,
+            PushRole::PushServer => Role::Server,
+        },
         weight: cluster.weight,
         listen: cluster.listen,
-        membership: Membership::Names(cluster.nodes.iter().map(ToString::to_string).collect()),
+        membership,
         rebalance: cluster.rebalance.map(|rebalance| Rebalance {
             above: f64::from(rebalance.above_percent) / 100.0,
             until: f64::from(rebalance.until_percent) / 100.0,
@@ -52,110 +59,67 @@ pub(crate) fn start(gateway: &Gateway, config: &Config) -> io::Result<Option<Clu
     Cluster::start(options, port).map(Some).map_err(io::Error::other)
 }
 
-/// The node, as long as the process is one.
-#[derive(Debug)]
-pub struct PushNode {
-    links: Cluster,
-    is_leaving: AtomicBool,
-    /// Whether a node was linked that owns channels, and since when none is, by the monotonic clock.
-    servers: Mutex<ServerPresence>,
+/// Returns the source of the nodes' addresses, and the zone of this node.
+fn find_nodes(cluster: &PushCluster) -> io::Result<(Membership, Option<Arc<str>>)> {
+    match &cluster.nodes {
+        PushMembership::Names(names) => {
+            let names = names.iter().map(ToString::to_string).collect();
+            Ok((Membership::Names(names), cluster.zone.clone()))
+        }
+        PushMembership::Kubernetes(service) => follow_service(service, cluster.zone.clone()),
+    }
 }
 
-#[derive(Debug, Default)]
-struct ServerPresence {
-    was_linked: bool,
-    missing_since: Option<Duration>,
-}
-
-impl PushNode {
-    pub(crate) fn new(links: Cluster) -> PushNode {
-        PushNode {
-            links,
-            is_leaving: AtomicBool::new(false),
-            servers: Mutex::default(),
-        }
-    }
-
-    /// Returns the links to other nodes.
-    pub(crate) fn links(&self) -> &Cluster {
-        &self.links
-    }
-
-    /// Returns whether this node hands its channels over, or has done so.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::Acquire)
-    }
-
-    /// Returns whether this node depends on others for channels, and none of them has been linked yet, or for
-    /// [`limits::PUSH_SERVERS_MISSING`].
-    pub(crate) fn lacks_servers(&self) -> bool {
-        if self.links.member().role.owns_channels() {
-            return false;
-        }
-        let nodes = self.links.report().nodes;
-        let has_server = nodes.iter().any(|node| node.role.owns_channels());
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
-        servers.update(has_server, clock::monotonic())
-    }
-
-    /// Reports the load of this node, and sends clients to less loaded ones. Called several times a second.
-    pub(crate) fn balance(&self, push: &Push) {
-        let clients = u32::try_from(push.report().clients).unwrap_or(u32::MAX);
-        self.links.set_load(Load { clients });
-        let count = self.links.clients_to_move();
-        if count > 0 {
-            push.move_clients(count);
-        }
-    }
-
-    /// Starts to hand the channels over to other nodes, which send no clients here any more.
-    pub(crate) fn begin_leave(&self) {
-        if !self.is_leaving.swap(true, Ordering::AcqRel) {
-            self.links.leave();
-        }
-    }
-
-    /// Hands the channels over, before clients are disconnected. Waits for that at most [`limits::PUSH_LEAVE_TIMEOUT`].
-    pub(crate) fn leave(&self) {
-        let start = clock::monotonic();
-        self.begin_leave();
-        let wait = || -> io::Result<bool> {
-            let pause = Event::new()?;
-            while clock::monotonic() - start < limits::PUSH_LEAVE_TIMEOUT {
-                if self.links.has_left() {
-                    return Ok(true);
+/// Starts the thread that follows the Pods of a Service: it ends with the receiver. Reads the zone of the Node first, unless one is
+/// configured.
+#[cfg(feature = "kubernetes")]
+fn follow_service(
+    service: &PushService,
+    zone: Option<Arc<str>>,
+) -> io::Result<(Membership, Option<Arc<str>>)> {
+    let (sender, receiver) = watch::channel(Arc::<[SocketAddr]>::from([]));
+    let (started, start) = std::sync::mpsc::sync_channel(1);
+    let service = service.clone();
+    let runtime = crate::nats::runtime()?;
+    let builder = std::thread::Builder::new().name("ringmain-nodes".into());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one thread that waits for the API server, which no worker may"
+    )]
+    builder.spawn(move || {
+        runtime.block_on(async move {
+            match Api::from_environment().await {
+                Ok(api) => {
+                    let zone = match (zone, std::env::var("NODE_NAME")) {
+                        (None, Ok(node)) => {
+                            let zone = live::zone_of_node(&api, &node);
+                            let zone = tokio::time::timeout(limits::NODE_ZONE_WITHIN, zone).await;
+                            zone.unwrap_or_else(|_| {
+                                log::warn!("cluster: the zone of node {node} is unknown: the API server does not respond");
+                                None
+                            })
+                        }
+                        (zone, _) => zone,
+                    };
+                    // The receiver waits for this value.
+                    let _ = started.send(Ok(zone));
+                    live::follow_nodes(api, service, sender).await;
                 }
-                // Never signalled.
-                pause.wait_for(limits::PUSH_LEAVE_CHECK)?;
+                Err(error) => drop(started.send(Err(error))),
             }
-            Ok(self.links.has_left())
-        };
-        match wait() {
-            Ok(true) => {
-                let duration = clock::monotonic() - start;
-                log::info!("cluster: this node has left after {duration:?}");
-            }
-            Ok(false) => log::warn!(
-                "cluster: not all channels are handed over after {:?}: they start new epochs at their next owners",
-                limits::PUSH_LEAVE_TIMEOUT
-            ),
-            Err(error) => log::error!("cluster: cannot wait until the channels are handed over: {error}"),
-        }
+        });
+    })?;
+    match start.recv() {
+        Ok(Ok(zone)) => Ok((Membership::Watched(receiver), zone)),
+        Ok(Err(error)) => Err(io::Error::other(error)),
+        Err(_) => Err(io::Error::other(
+            "cluster: the thread that follows Kubernetes has ended",
+        )),
     }
 }
 
-impl ServerPresence {
-    /// Returns whether servers are missing now.
-    fn update(&mut self, has_server: bool, now: Duration) -> bool {
-        if has_server {
-            self.was_linked = true;
-            self.missing_since = None;
-            return false;
-        }
-        let since = *self.missing_since.get_or_insert(now);
-        !self.was_linked || now.saturating_sub(since) >= limits::PUSH_SERVERS_MISSING
-    }
+/// Fails: builds without the feature reject a file with this source.
+#[cfg(not(feature = "kubernetes"))]
+fn follow_service(_: &PushService, _: Option<Arc<str>>) -> io::Result<(Membership, Option<Arc<str>>)> {
+    Err(io::ErrorKind::Unsupported.into())
 }
-
-#[cfg(test)]
-mod tests;

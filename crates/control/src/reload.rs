@@ -32,7 +32,8 @@ use crate::limits;
 use crate::merge::ConfigMerger;
 use crate::nats::Consumers;
 use crate::process_log;
-use crate::push_cluster::{self, PushNode};
+use crate::push_cluster;
+use crate::push_node::PushNode;
 use crate::verify::{self, Rejected};
 
 /// The control thread's handle. Dropping it ends the thread.

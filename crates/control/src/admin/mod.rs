@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use ringmain_engine::Report;
-use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{Hostname, Secret};
+use ringmain_gateway::{Gateway, LOAD_HEADER, LoadReport};
 use ringmain_sys::clock;
 use ringmain_web::{App, CompiledApp, Error, Flow, Limits, Reply, Request, Result};
 use serde::Serialize;
@@ -30,7 +30,7 @@ use serde_json::json;
 
 use crate::config;
 use crate::limits;
-use crate::push_cluster::PushNode;
+use crate::push_node::PushNode;
 use crate::reload::ConfigWatcher;
 
 /// The application of the administration.
@@ -148,7 +148,7 @@ impl AdminApp {
             .get("/kubernetes", with(show_kubernetes))
             .get("/push-cluster", with(show_push_cluster))
             .get("/metrics", with(show_metrics))
-            .get("/healthz", |_, reply| reply.text("ok\n"))
+            .get("/healthz", with(show_alive))
             .get("/readyz", with(show_ready))
             .post("/drain", with(request_drain))
             .get("/log", show_level)
@@ -169,7 +169,7 @@ impl AdminApp {
                 ..Limits::default()
             })
             .get("/metrics", with(show_metrics))
-            .get("/healthz", |_, reply| reply.text("ok\n"))
+            .get("/healthz", with(show_alive))
             .get("/readyz", with(show_ready))
     }
 
@@ -308,7 +308,27 @@ fn show_metrics(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
+fn show_alive(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    report_load(inner, reply)?;
+    reply.text("ok\n")
+}
+
+/// Reports the load of the push server, by which gateways schedule new clients (`balance: push`).
+fn report_load(inner: &AdminContext, reply: &mut Reply<'_>) -> Result {
+    let Some(push) = inner.gateway.push_report() else {
+        return Ok(());
+    };
+    let report = LoadReport {
+        clients: u32::try_from(push.clients).unwrap_or(u32::MAX),
+        max: inner.gateway.table().config().limits.connections,
+        leaving: inner.board.is_draining(),
+    };
+    reply.header(LOAD_HEADER, &report.to_string())?;
+    Ok(())
+}
+
 fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    report_load(inner, reply)?;
     if inner.board.is_draining() {
         return Err(Error::new(503, "draining"));
     }

@@ -10,14 +10,16 @@ use super::{Certificate, Fraction};
 pub struct PushCluster {
     /// The name of this node, for logs and status.
     pub name: Arc<str>,
-    /// The zone of this process.
+    /// The tasks of this node.
+    pub role: PushRole,
+    /// The zone of this node. `None`: that of its Kubernetes Node, if it may be read.
     pub zone: Option<Arc<str>>,
     /// Its share of channels relative to other nodes.
     pub weight: u16,
     /// The address for links of other nodes.
     pub listen: SocketAddr,
-    /// The nodes, as `HOST:PORT`; each address of a name is one.
-    pub nodes: Vec<Arc<str>>,
+    /// The other nodes.
+    pub nodes: PushMembership,
     /// `None`: clients remain at their node.
     pub rebalance: Option<PushRebalance>,
     /// `None`: links are not encrypted, which is for loopback addresses only.
@@ -43,6 +45,47 @@ impl Default for PushRebalance {
             rate: Fraction { part: 5, of: 1000 },
         }
     }
+}
+
+/// The tasks of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PushRole {
+    /// Serves clients, and owns channels.
+    #[default]
+    All,
+    /// Serves clients, and owns no channels.
+    PushGateway,
+    /// Owns channels.
+    PushServer,
+}
+
+/// The source of the addresses of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PushMembership {
+    /// Names, as `HOST:PORT`; each address of a name is a node.
+    Names(Vec<Arc<str>>),
+    /// The endpoints of a Service of Kubernetes.
+    Kubernetes(PushService),
+}
+
+/// A Service whose Pods are the nodes of a push cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushService {
+    /// The name of the Service.
+    pub service: Arc<str>,
+    /// Its namespace. `None`: that of the ServiceAccount.
+    pub namespace: Option<Arc<str>>,
+    /// The port of the nodes.
+    pub port: PushServicePort,
+}
+
+/// A port of a Service's endpoints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PushServicePort {
+    /// The name of a port of the Service.
+    Name(Arc<str>),
+    /// The number of the Pods' port.
+    Number(u16),
 }
 
 /// Mutual TLS between nodes.

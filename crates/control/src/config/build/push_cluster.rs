@@ -4,13 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringmain_cluster::limits::{NAME_BYTES, WEIGHT_MAX};
-use ringmain_gateway::model::{self, PushCluster, PushClusterTls, PushRebalance};
+use ringmain_gateway::model::{
+    self, PushCluster, PushClusterTls, PushMembership, PushRebalance, PushRole, PushService,
+};
 
-use super::{Builder, list_items, parsed_value};
+use super::{Builder, field_value, list_items, parsed_value, zone_name};
 use crate::config::document::{self, Field};
 use crate::config::error::{FilePosition, quote};
-use crate::config::fields::Spanned;
-use crate::config::scalars::{Fraction, Multiple};
+use crate::config::fields::{ShortOrFull, Spanned};
+use crate::config::scalars::{Fraction, Multiple, ServiceName, ServicePort};
+
+type NodeItem = Spanned<ShortOrFull<String, document::PushNodesSection>>;
 
 impl Builder<'_> {
     /// Builds the cluster. `None`: an error was reported.
@@ -42,7 +46,10 @@ impl Builder<'_> {
                 .report(position, "the keys `listen` and `nodes`", found);
         }
         let listen = self.build_cluster_address(part.listen);
-        let nodes = self.build_cluster_nodes(list_items(part.nodes));
+        let nodes_at = part.nodes.as_ref().map(|at| at.position);
+        let nodes = self.build_membership(list_items(part.nodes));
+        let has_zone = part.zone.is_some();
+        let zone = zone_name(self.errors, part.zone);
         let name = self.build_cluster_name(part.name);
         let weight = match part.weight {
             None => Some(1),
@@ -71,13 +78,23 @@ impl Builder<'_> {
                 .report(listen_at, expected, quote(&listen.to_string()));
             return None;
         }
+        let nodes = nodes?;
+        if let (PushMembership::Kubernetes(_), Some(tls)) = (&nodes, &tls)
+            && tls.server_name.is_none()
+        {
+            let expected = "the key `tls.server_name` with `nodes.kubernetes`: Pods have no name that their certificates could be \
+                            verified against";
+            self.errors.report(nodes_at.unwrap_or(position), expected, "none");
+            return None;
+        }
         Some(Arc::new(PushCluster {
             name: name?.unwrap_or_else(|| listen.to_string().into()),
-            zone: self.zone.clone(),
+            role: field_value(part.role).map(convert_role).unwrap_or_default(),
+            zone: zone.or_else(|| self.zone.clone().filter(|_| !has_zone)),
             weight: weight?,
             rebalance,
             listen,
-            nodes: nodes?,
+            nodes,
             tls,
         }))
     }
@@ -93,13 +110,36 @@ impl Builder<'_> {
         Some((address?, at.position))
     }
 
-    fn build_cluster_nodes(&self, items: Vec<Spanned<String>>) -> Option<Vec<Arc<str>>> {
+    fn build_membership(&self, mut items: Vec<NodeItem>) -> Option<PushMembership> {
+        if let [
+            Spanned {
+                value: Some(ShortOrFull::Full(_)),
+                ..
+            },
+        ] = items[..]
+        {
+            let at = items.pop()?;
+            let Some(ShortOrFull::Full(part)) = at.value else {
+                return None;
+            };
+            return self
+                .build_service(part, at.position)
+                .map(PushMembership::Kubernetes);
+        }
         let mut nodes = Vec::new();
         let mut is_valid = !items.is_empty();
         for at in items {
-            let Some(node) = at.value else {
-                is_valid = false;
-                continue;
+            let node = match at.value {
+                Some(ShortOrFull::Short(node)) => node,
+                Some(ShortOrFull::Full(_)) => {
+                    let expected = "either nodes, each `HOST:PORT`, or the key `kubernetes` alone";
+                    self.errors.report(at.position, expected, "both");
+                    return None;
+                }
+                None => {
+                    is_valid = false;
+                    continue;
+                }
             };
             let is_node = node.rsplit_once(':').is_some_and(|(host, port)| {
                 !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
@@ -111,7 +151,39 @@ impl Builder<'_> {
             }
             nodes.push(node.into());
         }
-        is_valid.then_some(nodes)
+        is_valid.then_some(PushMembership::Names(nodes))
+    }
+
+    fn build_service(&self, part: document::PushNodesSection, position: FilePosition) -> Option<PushService> {
+        let Some(at) = part.kubernetes else {
+            self.errors.report(position, "the key `kubernetes`", "none");
+            return None;
+        };
+        if !cfg!(feature = "kubernetes") {
+            let expected = "a build with the feature `kubernetes` (cargo build --features kubernetes)";
+            self.errors
+                .report(at.position, expected, "one without it, and `kubernetes`");
+            return None;
+        }
+        let part = at.value?;
+        if part.service.is_none() || part.port.is_none() {
+            let found = match (&part.service, &part.port) {
+                (None, None) => "neither",
+                _ => "one",
+            };
+            self.errors
+                .report(at.position, "the keys `service` and `port`", found);
+            return None;
+        }
+        let has_namespace = part.namespace.is_some();
+        let namespace = parsed_value(part.namespace).map(|ServiceName(name)| name);
+        let ServiceName(service) = parsed_value(part.service)?;
+        let ServicePort(port) = parsed_value(part.port)?;
+        (namespace.is_some() == has_namespace).then_some(PushService {
+            service,
+            namespace,
+            port,
+        })
     }
 
     fn build_cluster_name(&self, at: Field<String>) -> Option<Option<Arc<str>>> {
@@ -193,4 +265,12 @@ impl Builder<'_> {
 
 fn as_multiple(percent: u16) -> String {
     format!("{}.{:02}", percent / 100, percent % 100)
+}
+
+fn convert_role(part: document::PushRole) -> PushRole {
+    match part {
+        document::PushRole::All => PushRole::All,
+        document::PushRole::PushGateway => PushRole::PushGateway,
+        document::PushRole::PushServer => PushRole::PushServer,
+    }
 }

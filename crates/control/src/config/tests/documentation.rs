@@ -135,6 +135,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         UPSTREAM,
         "{endpoints: '127.0.0.1:1', balance: {peak_ewma: @}}",
     ),
+    (
+        "PushBalance",
+        UPSTREAM,
+        "{endpoints: '127.0.0.1:1', health: {active: {path: /readyz}}, balance: {push: @}}",
+    ),
     ("Pool", UPSTREAM, "{endpoints: '127.0.0.1:1', pool: @}"),
     ("SlowStart", UPSTREAM, "{endpoints: '127.0.0.1:1', slow_start: @}"),
     ("Health", UPSTREAM, "{endpoints: '127.0.0.1:1', health: @}"),
@@ -164,6 +169,16 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ),
     ("PushLimits", PUSH, "{anonymous: true, limits: @}"),
     ("PushCluster", PUSH, "{anonymous: true, cluster: @}"),
+    (
+        "PushNodes",
+        PUSH,
+        "{anonymous: true, cluster: {listen: '127.0.0.1:7946', nodes: @}}",
+    ),
+    (
+        "PushService",
+        PUSH,
+        "{anonymous: true, cluster: {listen: '127.0.0.1:7946', nodes: {kubernetes: @}}}",
+    ),
     (
         "PushClusterTls",
         CLUSTER,
