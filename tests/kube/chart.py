@@ -58,6 +58,11 @@ REFUSED = [
     ("shutdown: {drain: 5, spread: 6}", "shutdown.spread must not exceed shutdown.drain"),
     ("config: {limits: {drain: 5s}}", "config.limits.drain: set shutdown.drain instead"),
     ("{existingConfigMap: edge, config: {access_log: stdout}}", "config has no effect with existingConfigMap"),
+    ("config: {push: {cluster: {listen: ':7946'}}}", "config.push.cluster: set pushCluster instead"),
+    ("{pushCluster: {name: live}, config: {push: {anonymous: true}}}", "pushCluster.tlsSecret is required"),
+    ("pushCluster: {name: live, tlsSecret: live}", "pushCluster.name: config has no push"),
+    ("{hostNetwork: true, pushCluster: {name: live, tlsSecret: live}}", "pushCluster is for Pods with a network of their own"),
+    ("pushCluster: {role: owner}", "/pushCluster/role': value must be one of"),
     ("privilegedPorts: true", "privilegedPorts is for hostNetwork"),
     ("{hostNetwork: true, networkPolicy: {enabled: true}}", "no effect on Pods with hostNetwork"),
     ("{kind: DaemonSet, autoscaling: {enabled: true}}", "requires kind: Deployment"),
@@ -209,7 +214,24 @@ def consistent(chart):
             expect(pod["terminationGracePeriodSeconds"] > times["drain_delay"] + times["drain"], f"{name}: Pods are killed before their drain has ended")
             ready = container["readinessProbe"]
             expect(ready["periodSeconds"] * (ready["failureThreshold"] - 1) >= times["drain_delay"], f"{name}: Pods stop `serving` before their listeners close")
-            expect(("kubernetes" in config) == pod["automountServiceAccountToken"], f"{name}: a token without use, or none")
+            cluster = config.get("push", {}).get("cluster")
+            expect(("kubernetes" in config or cluster is not None) == pod["automountServiceAccountToken"], f"{name}: a token without use, or none")
+            if cluster:
+                check_push_cluster(name, objects, config, pod, numbers)
+
+
+def check_push_cluster(name, objects, config, pod, numbers):
+    cluster = config["push"]["cluster"]
+    expect(cluster["listen"].endswith(f":{numbers['push-cluster']}"), f"{name}: nodes do not listen at the port of their links")
+    folder = next(mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "push-cluster")
+    files = [*config["certificates"]["push-node"].values(), config["authorities"]["push-nodes"]]
+    expect(all(file.startswith(folder + "/") for file in files), f"{name}: {files} are not in {folder}")
+    for service in by_kind(objects, "Service"):
+        if service["metadata"]["name"] == cluster["nodes"]["kubernetes"]["service"]:
+            spec = service["spec"]
+            named = [port["name"] for port in spec["ports"]]
+            expect(named == [cluster["nodes"]["kubernetes"]["port"]], f"{name}: the port of links is none of {named}")
+            expect(spec["clusterIP"] == "None" and spec["publishNotReadyAddresses"], f"{name}: nodes that drain would lose their links")
 
 
 def check_security(name, pod, container):
@@ -316,11 +338,17 @@ def current(chart):
 
 def configurations(chart, binary):
     """`ringmain check` accepts the configuration of each ConfigMap, and the seccomp profile is the exported one"""
-    env = {**os.environ, "POD_IP": "192.0.2.1", "TOKEN_SECRET": "s" * 32, "ADMIN_TOKEN": "t" * 32}
-    for name, file in value_sets().items():
-        for found in by_kind(chart.objects(file), "ConfigMap"):
-            done = subprocess.run([binary, "check", "-"], input=found["data"]["ringmain.yaml"], env=env, capture_output=True, text=True)
-            expect(done.returncode == 0, f"{name}: {done.stdout}{done.stderr}")
+    env = {**os.environ, "POD_IP": "192.0.2.1", "POD_NAME": "live-0", "TOKEN_SECRET": "s" * 32, "ADMIN_TOKEN": "t" * 32, "API_KEY": "k"}
+    with tempfile.TemporaryDirectory() as folder:
+        key, chain = f"{folder}/tls.key", f"{folder}/tls.crt"
+        request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=node"]
+        subprocess.run([*request, "-keyout", key, "-out", chain], check=True, capture_output=True)
+        (pathlib.Path(folder) / "ca.crt").write_bytes(pathlib.Path(chain).read_bytes())
+        for name, file in value_sets().items():
+            for found in by_kind(chart.objects(file), "ConfigMap"):
+                text = found["data"]["ringmain.yaml"].replace("/etc/ringmain-push", folder)
+                done = subprocess.run([binary, "check", "-"], input=text, env=env, capture_output=True, text=True)
+                expect(done.returncode == 0, f"{name}: {done.stdout}{done.stderr}")
     exported = subprocess.run([binary, "tune", "export", "--as", "seccomp"], check=True, capture_output=True, text=True).stdout
     expect((ROOT / "deploy/seccomp/ringmain.json").read_text() == exported, "deploy/seccomp/ringmain.json is not `ringmain tune export --as seccomp`")
 

@@ -79,6 +79,11 @@ def check(sets):
     expect_equal(granted(sets["every"]), wanted - secrets | nodes, "every")
     for name in ("push", "references"):
         expect_equal(granted(sets[name]), set(), name)
+    # The nodes of a push cluster, in its namespace alone.
+    slices = {right for right in wanted if right[1] == "endpointslices"}
+    expect_equal(granted(sets["cluster"]), slices | nodes, "cluster")
+    expect_equal(granted(sets["cluster"], ("ClusterRole",)), nodes, "cluster, in the whole cluster")
+    expect_equal(granted(sets["clusterclients"]), slices, "clusterclients")
     # rights.yaml, which the suite `kube` runs with, permits as much.
     with_tests = granted(yaml.safe_load_all((ROOT / "tests/kube/rights.yaml").read_text()))
     if not wanted <= with_tests:

@@ -138,3 +138,18 @@ pub const STATE_RECEIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The delay before the task that follows Kubernetes is restarted after a panic.
 #[cfg(feature = "kubernetes")]
 pub const CLUSTER_RESTART_DELAY: Duration = Duration::from_secs(10);
+
+/// The time that a node of a push cluster takes to hand its channels over when the process ends: that of the hand-over itself, and a reserve.
+/// Then those that are left start new epochs.
+pub const PUSH_LEAVE_TIMEOUT: Duration =
+    ringmain_cluster::limits::HANDOVER_TIME.saturating_add(Duration::from_secs(2));
+
+/// The interval at which the process checks whether all channels are handed over.
+pub const PUSH_LEAVE_CHECK: Duration = Duration::from_millis(10);
+
+/// The time for which a push gateway remains ready without a link to a node that owns channels.
+pub const PUSH_SERVERS_MISSING: Duration = Duration::from_secs(5);
+
+/// The time for which the start of a node of a push cluster waits for the zone of its Kubernetes Node; then the node has no zone.
+#[cfg(feature = "kubernetes")]
+pub const NODE_ZONE_WITHIN: Duration = Duration::from_secs(5);

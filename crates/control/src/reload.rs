@@ -33,6 +33,7 @@ use crate::merge::ConfigMerger;
 use crate::nats::Consumers;
 use crate::process_log;
 use crate::push_cluster;
+use crate::push_node::PushNode;
 use crate::verify::{self, Rejected};
 
 /// The control thread's handle. Dropping it ends the thread.
@@ -54,7 +55,7 @@ struct WatchContext {
     consumers: Consumers,
     sources: Sources,
     /// The node of this process in a cluster of push servers.
-    push_cluster: Option<ringmain_cluster::links::Cluster>,
+    push_cluster: Option<PushNode>,
     cluster: Option<Cluster>,
 }
 
@@ -126,7 +127,7 @@ impl ConfigWatcher {
             consumers: Consumers::new(gateway.inlet()),
             sources: Sources::new(gateway.inlet()),
             cluster: cluster.transpose()?,
-            push_cluster: push_cluster::start(&gateway, &initial.config)?,
+            push_cluster: push_cluster::start(&gateway, &initial.config)?.map(PushNode::new),
             status: Mutex::new(ConfigStatus {
                 path: initial.path.clone(),
                 text: initial.text,
@@ -196,7 +197,7 @@ impl ConfigWatcher {
 
     /// Returns the node of this process in a cluster of push servers.
     #[must_use]
-    pub fn push_cluster(&self) -> Option<&ringmain_cluster::links::Cluster> {
+    pub fn push_cluster(&self) -> Option<&PushNode> {
         self.context.push_cluster.as_ref()
     }
 

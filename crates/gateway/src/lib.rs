@@ -26,6 +26,7 @@ pub mod table;
 mod udp;
 mod upstream;
 
+pub use balance::{LOAD_HEADER, LoadReport};
 pub use compile::plan::Plan;
 pub use gateway::Gateway;
 pub use listeners::{ListenerReport, connection_limits};

@@ -311,6 +311,24 @@ pub const RING_POINTS_MOST: usize = 1 << 20;
 /// before requests go farther away.
 pub const ZONE_LOAD_PERCENT: u64 = 140;
 
+/// The clients that a push server has room for under [`Balance::Push`](crate::model::Balance::Push) if it does not report a maximum: loads
+/// of servers with and without one are comparable by it. It is never full.
+pub const PUSH_CLIENTS_ASSUMED: u32 = 100_000;
+
+/// The percentage of the load of other zones that the servers of this zone may have under
+/// [`Balance::Push`](crate::model::Balance::Push). Above it new clients go to other zones.
+pub const PUSH_ZONE_PERCENT: u64 = 150;
+
+/// The intervals of health checks, plus one timeout, after which a load report is stale: its server is compared with others by requests in
+/// flight.
+pub const LOAD_REPORT_INTERVALS: u32 = 3;
+
+/// The smallest and the largest [`Upstream::hash_balance_factor`](crate::model::Upstream::hash_balance_factor).
+pub const HASH_BALANCE_FACTORS: std::ops::RangeInclusive<u16> = 101..=10_000;
+
+/// The factor of keys under [`Balance::Push`](crate::model::Balance::Push), unless the upstream has one.
+pub const PUSH_KEY_FACTOR: u16 = 125;
+
 /// Slots of a table of [`Balance::Maglev`](crate::model::Balance::Maglev): a prime, as the algorithm requires.
 pub const MAGLEV_PLACES: u32 = 65_537;
 

@@ -36,6 +36,7 @@ mod transport;
 mod worker;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
@@ -61,6 +62,7 @@ pub use ringmain_jwt::{Algorithm, KeySet};
 pub use tokens::{KeyLookup, KeySource, Keys, Tokens};
 
 use options::ValidOptions;
+use publish::inbound_queue::Inbound;
 use settings::SharedSettings;
 use transport::websocket::{BidirectionalSocket, UnidirectionalSocket};
 use transport::{grpc_stream, http};
@@ -118,6 +120,22 @@ impl Push {
     #[must_use]
     pub fn cluster_port(&self) -> Option<cluster::ClusterPort> {
         cluster::ClusterPort::open(&self.0)
+    }
+
+    /// Disconnects so many random clients over the next second with code 3011, on which SDKs reconnect at once: to other nodes, if a load
+    /// balancer sends them there. Each worker disconnects its part, or all that it has; a worker whose queue is full skips its part.
+    pub fn move_clients(&self, count: u32) {
+        let Some(queues) = self.0.mesh.inbound_queues() else {
+            return;
+        };
+        let workers = queues.len() as u32;
+        let first = self.0.next_move.fetch_add(1, Ordering::Relaxed);
+        for place in 0..workers {
+            let part = count / workers + u32::from(place < count % workers);
+            if part > 0 {
+                queues[(first + place as usize) % queues.len()].enqueue(Inbound::Move(part));
+            }
+        }
     }
 
     /// Adds the endpoints for clients and programs to an application: see [`serve`]. An application serves one `Push`, and a `Push` one

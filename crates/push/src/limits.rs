@@ -15,6 +15,18 @@ pub const CLUSTER_REQUESTS: usize = 1 << 14;
 /// requests that [`CLUSTER_REQUESTS`] admits, are still added.
 pub const CLUSTER_WAITING: usize = 1 << 16;
 
+/// Calls of one worker to the other nodes that are in flight. Further ones fail with 503, and no node has run them.
+pub const CLUSTER_CALLS: usize = 256;
+
+/// Bytes of a call, or of its result. A longer list of channels is sent in parts; a client's message that is longer is 413.
+pub const CLUSTER_CALL_BYTES: usize = 1 << 20;
+
+/// The parts of a second over which a worker sends clients to other nodes.
+pub const MOVE_SLICES: u32 = 100;
+
+/// The slots of clients that a worker checks for one client to send away. If all are free, one client less moves in this second.
+pub const MOVE_PROBES: usize = 1024;
+
 /// The time that a subscriber waits for the state of its channel; then its client must retry.
 pub const CLUSTER_STATE_TIMEOUT: Duration = Duration::from_secs(5);
 

@@ -61,15 +61,18 @@ pub enum Refusal {
     Unknown,
     /// The limit of connections of its user ([`Options::connections_per_user`](crate::Options::connections_per_user)).
     User,
+    /// The node is a push server of a cluster, which has no clients.
+    Role,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Refusal; 4] = [
+    pub const ALL: [Refusal; 5] = [
         Refusal::Handshakes,
         Refusal::Rate,
         Refusal::Unknown,
         Refusal::User,
+        Refusal::Role,
     ];
 
     /// Returns the value for labels.
@@ -80,6 +83,7 @@ impl Refusal {
             Refusal::Rate => "rate",
             Refusal::Unknown => "unknown",
             Refusal::User => "user",
+            Refusal::Role => "role",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Push::replace ─▶ options, generation + 1 ─▶ workers compare the generation at each command, and start with the first options
 //! ```
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -20,6 +20,12 @@ pub(crate) struct SharedSettings {
     pub(crate) mesh: SharedMesh,
     pub(crate) metrics: Metrics,
     pub(crate) hand_over: HandOver,
+    /// The name of this node; unset without a cluster.
+    pub(crate) name: OnceLock<Arc<str>>,
+    /// The node has no clients.
+    pub(crate) refuses_clients: AtomicBool,
+    /// The worker that receives the next remainder of clients to move.
+    pub(crate) next_move: AtomicUsize,
     /// The workers' requests for the other nodes; unset without a cluster.
     pub(crate) cluster: OnceLock<ClusterQueue>,
     /// Compared before `current` is locked.
@@ -47,6 +53,11 @@ impl SharedSettings {
         let waiting = std::mem::take(&mut current.waiting);
         drop(current);
         waiting.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// Returns the name of this process for programs.
+    pub(crate) fn node_name(&self) -> &str {
+        self.name.get().map_or("ringmain", |name| name)
     }
 
     /// Returns the counters across all workers.

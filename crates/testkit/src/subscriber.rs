@@ -77,6 +77,19 @@ impl Subscriber {
         serde_json::from_slice(&text).expect("JSON")
     }
 
+    /// Returns the code of a disconnect that has arrived, without waiting. Panics at any other message.
+    #[track_caller]
+    pub fn disconnect_code(&mut self) -> Option<u64> {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).expect("a socket");
+        match peeked {
+            Ok(_) => self.receive()["push"]["disconnect"]["code"].as_u64(),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
     /// Receives the next publication: its channel and data.
     #[track_caller]
     pub fn publication(&mut self) -> (String, Value) {

@@ -1,14 +1,16 @@
 //! Requests and events of push, as those of the node.
 
-use bytes::Bytes;
 use ringmain_hub::mail::{ChannelOptions, ChannelQuery, QueryResult};
 use ringmain_push::cluster::{
     ClusterEvent, ClusterPublishOutcome, ClusterRequest, ClusterRequestId, MirrorSync, MirroredState,
 };
 
 use crate::frame::{Answer, ChannelSettings, Publish, PublishOutcome};
+use crate::limits;
 use crate::member::Uid;
 use crate::node::{Event, LinkId, NodeRequest, SyncKind};
+
+const _: () = assert!(ringmain_push::limits::CLUSTER_CALL_BYTES <= limits::CALL_BYTES);
 
 fn settings(options: &ChannelOptions) -> ChannelSettings {
     ChannelSettings {
@@ -68,18 +70,14 @@ pub(super) fn local(request: ClusterRequest) -> Result<NodeRequest, ClusterEvent
             settings: settings(&options),
             query,
         },
-        ClusterRequest::Command { request, payload } => NodeRequest::Call {
+        ClusterRequest::Call { request, payload } => NodeRequest::Call {
             request: request.0,
             payload,
         },
-        ClusterRequest::CommandResult {
-            from,
-            call,
-            connections,
-        } => NodeRequest::CallResult {
+        ClusterRequest::CallResult { from, call, payload } => NodeRequest::CallResult {
             from: Uid(from),
             call,
-            payload: Bytes::copy_from_slice(&connections.to_le_bytes()),
+            payload,
         },
     })
 }
@@ -131,12 +129,15 @@ pub(super) fn event(event: Event) -> Result<ClusterEvent, LinkId> {
             request: ClusterRequestId(request),
             result: Box::new(query_result(answer)),
         },
-        Event::Call { from, call, payload } => ClusterEvent::Command {
+        Event::Call { from, call, payload } => ClusterEvent::Call {
             from: from.0,
             call,
             payload,
         },
-        Event::CallFinished { request, results } => command_finished(request, results),
+        Event::CallFinished { request, results } => ClusterEvent::CallFinished {
+            request: ClusterRequestId(request),
+            results: results.into_iter().map(|(uid, result)| (uid.0, result)).collect(),
+        },
         Event::Close(link) => return Err(link),
     })
 }
@@ -157,24 +158,5 @@ fn query_result(answer: Answer) -> QueryResult {
         Answer::NotAvailable => QueryResult::NotAvailable,
         Answer::TooLarge => QueryResult::ChannelLimit,
         Answer::Unreachable => QueryResult::Unreachable,
-    }
-}
-
-fn command_finished(request: u64, results: Vec<(Uid, Option<Bytes>)>) -> ClusterEvent {
-    let (mut nodes, mut missing, mut connections) = (0, 0, 0_u32);
-    for (_, result) in results {
-        match result.and_then(|payload| <[u8; 4]>::try_from(&*payload).ok()) {
-            Some(count) => {
-                nodes += 1;
-                connections = connections.saturating_add(u32::from_le_bytes(count));
-            }
-            None => missing += 1,
-        }
-    }
-    ClusterEvent::CommandFinished {
-        request: ClusterRequestId(request),
-        nodes,
-        missing,
-        connections,
     }
 }

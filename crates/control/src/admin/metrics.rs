@@ -7,6 +7,7 @@
 mod cluster;
 mod endpoints;
 mod nats;
+pub(super) mod push_cluster;
 mod requests;
 mod sources;
 
@@ -42,6 +43,7 @@ pub(super) fn render(inner: &AdminContext) -> String {
     write_counters(&mut page, inner);
     nats::write_consumers(&mut page, inner);
     sources::write_sources(&mut page, inner);
+    push_cluster::write_push_cluster(&mut page, inner);
     #[cfg(feature = "kubernetes")]
     cluster::write_cluster(&mut page, inner);
     write_configuration(&mut page, inner);

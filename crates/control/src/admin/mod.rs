@@ -7,6 +7,7 @@
 mod cluster_status;
 mod dashboard;
 mod metrics;
+mod push_cluster_status;
 mod push_metrics;
 mod status;
 
@@ -20,8 +21,8 @@ use std::time::Duration;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use ringmain_engine::Report;
-use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{Hostname, Secret};
+use ringmain_gateway::{Gateway, LOAD_HEADER, LoadReport};
 use ringmain_sys::clock;
 use ringmain_web::{App, CompiledApp, Error, Flow, Limits, Reply, Request, Result};
 use serde::Serialize;
@@ -29,6 +30,7 @@ use serde_json::json;
 
 use crate::config;
 use crate::limits;
+use crate::push_node::PushNode;
 use crate::reload::ConfigWatcher;
 
 /// The application of the administration.
@@ -62,6 +64,11 @@ impl StatusBoard {
     pub fn publish(&self, report: Report, draining: bool) {
         *self.0.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
         self.0.draining.store(draining, Ordering::Release);
+    }
+
+    /// Reports the process as draining from now on, before its engine does.
+    pub fn set_draining(&self) {
+        self.0.draining.store(true, Ordering::Release);
     }
 
     /// Returns whether a drain was requested.
@@ -139,8 +146,9 @@ impl AdminApp {
                 }),
             )
             .get("/kubernetes", with(show_kubernetes))
+            .get("/push-cluster", with(show_push_cluster))
             .get("/metrics", with(show_metrics))
-            .get("/healthz", |_, reply| reply.text("ok\n"))
+            .get("/healthz", with(show_alive))
             .get("/readyz", with(show_ready))
             .post("/drain", with(request_drain))
             .get("/log", show_level)
@@ -161,7 +169,7 @@ impl AdminApp {
                 ..Limits::default()
             })
             .get("/metrics", with(show_metrics))
-            .get("/healthz", |_, reply| reply.text("ok\n"))
+            .get("/healthz", with(show_alive))
             .get("/readyz", with(show_ready))
     }
 
@@ -196,9 +204,10 @@ const INDEX: &str = "\
 /routes     routes, and the steps of their rules
 /upstreams  upstreams and their endpoints: health, ejections, requests, connections, retries
 /kubernetes the followed cluster: API server, leader, objects, failing watches, problems; 404 without one
+/push-cluster  this node of a push cluster, and the other nodes; 404 without one
 /metrics    metrics in the text format of Prometheus
 /healthz    200 while the process responds
-/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, or lists of Kubernetes are missing
+/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, lists of Kubernetes are missing, or a push gateway is linked to no push server
 /drain      POST: graceful shutdown
 /log        GET and PUT: the log level (error, warn, info, debug, trace)
 
@@ -285,6 +294,13 @@ fn show_kubernetes(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>)
     }
 }
 
+fn show_push_cluster(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    match push_cluster_status::push_cluster_status(inner) {
+        Some(status) => reply_json(reply, &status),
+        None => Err(Error::new(404, "the configuration has no key `push.cluster`")),
+    }
+}
+
 fn show_metrics(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let text = metrics::render(inner);
     reply.text(text)?;
@@ -292,7 +308,27 @@ fn show_metrics(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) ->
     Ok(())
 }
 
+fn show_alive(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    report_load(inner, reply)?;
+    reply.text("ok\n")
+}
+
+/// Reports the load of the push server, by which gateways schedule new clients (`balance: push`).
+fn report_load(inner: &AdminContext, reply: &mut Reply<'_>) -> Result {
+    let Some(push) = inner.gateway.push_report() else {
+        return Ok(());
+    };
+    let report = LoadReport {
+        clients: u32::try_from(push.clients).unwrap_or(u32::MAX),
+        max: inner.gateway.table().config().limits.connections,
+        leaving: inner.board.is_draining(),
+    };
+    reply.header(LOAD_HEADER, &report.to_string())?;
+    Ok(())
+}
+
 fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    report_load(inner, reply)?;
     if inner.board.is_draining() {
         return Err(Error::new(503, "draining"));
     }
@@ -307,6 +343,12 @@ fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> R
         return Err(Error::new(
             503,
             "not all objects of the Kubernetes cluster have arrived yet",
+        ));
+    }
+    if inner.control.push_cluster().is_some_and(PushNode::lacks_servers) {
+        return Err(Error::new(
+            503,
+            "no node of the push cluster that owns channels is linked",
         ));
     }
     let mut undelivered = inner.control.consumers().undelivered();

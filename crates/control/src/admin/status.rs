@@ -69,6 +69,11 @@ pub(super) fn upstreams_json(gateway: &Gateway, wall: Duration) -> Value {
                     "weight": endpoint.weight,
                     "draining": endpoint.draining,
                     "requests": endpoint.requests,
+                    "load": endpoint.load.map(|load| json!({
+                        "clients": load.clients,
+                        "max": load.max,
+                        "leaving": load.leaving,
+                    })),
                     "health": health_label(endpoint.verdict),
                     "health_error": endpoint.check_error.as_ref().map(|error| &*error.reason),
                     "health_failing_since": endpoint.check_error.as_ref().map(|error| error.since.as_secs()),

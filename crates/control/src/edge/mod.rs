@@ -27,6 +27,7 @@ use ringmain_engine::{
 use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::{self, Filter, Filters, Options};
 use ringmain_gateway::model;
+use ringmain_push::Push;
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
 use ringmain_web::{CompiledApp, Exit, Limits};
@@ -267,6 +268,7 @@ impl Edge {
         let admin_servers = admin_servers.collect::<Result<Vec<_>, _>>()?;
         let mut serving = ServeLoop {
             settings,
+            push: gateway.push_server(),
             pending_listeners: Some(gateway),
             control,
             site: Arc::clone(&site),
@@ -358,6 +360,7 @@ struct ServeLoop<'e> {
     settings: &'e EdgeSettings,
     /// The gateway whose listeners follow the configuration from the first tick on.
     pending_listeners: Option<Gateway>,
+    push: Push,
     control: Arc<ConfigWatcher>,
     site: Arc<CompiledApp>,
     board: StatusBoard,
@@ -372,7 +375,15 @@ impl ServeLoop<'_> {
     fn tick<M: Send + 'static>(&mut self, running: &Running<M>) -> Report {
         if let Some(gateway) = self.pending_listeners.take() {
             let (push, control) = (gateway.push_server(), Arc::clone(&self.control));
-            running.before_drain(move |successor| push_state::save(&push, &control, successor));
+            let board = self.board.clone();
+            running.before_drain(move |successor| {
+                if let Some(node) = control.push_cluster() {
+                    // Load balancers stop sending clients before the channels move.
+                    board.set_draining();
+                    node.leave();
+                }
+                push_state::save(&push, &control, successor);
+            });
             self.open_listeners(&gateway, running.listeners());
         }
         if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {
@@ -382,6 +393,12 @@ impl ServeLoop<'_> {
             }
         }
         self.log_rotation.reopen_on_signal(running, &self.site);
+        if let Some(node) = self.control.push_cluster() {
+            node.balance(&self.push);
+            if running.is_drain_pending() {
+                node.begin_leave();
+            }
+        }
         let report = running.report();
         self.board.publish(report.clone(), running.is_drain_pending());
         if let Some(admin) = &self.admin {

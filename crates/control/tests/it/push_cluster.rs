@@ -22,19 +22,27 @@ const CHANNELS: usize = 32;
 struct Server {
     program: Program,
     address: String,
+    admin: String,
     _directory: Directory,
 }
 
 impl Server {
-    fn start(listen: &Reserved, other: &Reserved) -> Server {
+    fn start(name: &str, listen: &Reserved, other: &Reserved) -> Server {
+        Server::start_with(name, listen, other, "")
+    }
+
+    /// Starts a node with more keys of `cluster`.
+    fn start_with(name: &str, listen: &Reserved, other: &Reserved, keys: &str) -> Server {
         let directory = Directory::new();
         let text = format!(
             "listen: 127.0.0.1:0
+admin: {{address: 127.0.0.1:0}}
+limits: {{drain: 20s, drain_spread: 200ms}}
 push:
   anonymous: true
   api_key: key
   channels: {{retention: {{publications: 10, time: 1m}}, presence: true, recovery: true}}
-  cluster: {{listen: '{}', nodes: '{}'}}
+  cluster: {{listen: '{}', nodes: '{}', name: {name}{keys}}}
 routes: {{live: {{rules: [{{match: /, push: true}}]}}}}
 ",
             listen.addr(),
@@ -42,7 +50,10 @@ routes: {{live: {{rules: [{{match: /, push: true}}]}}}}
         );
         let mut program = start(&directory.file(&text), "");
         let address = program.listening();
+        let line = program.line_with("administration at ");
+        let (_, admin) = line.split_once("administration at ").expect("it was waited for");
         Server {
+            admin: admin.to_owned(),
             program,
             address,
             _directory: directory,
@@ -63,6 +74,25 @@ routes: {{live: {{rules: [{{match: /, push: true}}]}}}}
         serde_json::from_str(body).ok()
     }
 
+    /// Returns the status and the body of a page of the administration.
+    fn admin(&self, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.admin).expect("an administration");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("it is read");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("a response");
+        let (head, body) = response.split_once("\r\n\r\n").expect("a head");
+        (head[9..12].to_owned(), body.to_owned())
+    }
+
+    fn cluster_status(&self) -> Value {
+        serde_json::from_str(&self.admin("/push-cluster").1).expect("JSON")
+    }
+
+    fn nodes(&self) -> usize {
+        self.cluster_status()["nodes"].as_array().expect("nodes").len()
+    }
+
     fn publish(&self, channel: &str, number: u32) {
         until("the owner publishes", || {
             let published = self.api("publish", &json!({"channel": channel, "data": number}));
@@ -74,8 +104,8 @@ routes: {{live: {{rules: [{{match: /, push: true}}]}}}}
 #[test]
 fn two_processes_share_channels_and_one_continues_alone() {
     let (first_port, second_port) = (Reserved::new(), Reserved::new());
-    let first = Server::start(&first_port, &second_port);
-    let second = Server::start(&second_port, &first_port);
+    let first = Server::start("a", &first_port, &second_port);
+    let second = Server::start("b", &second_port, &first_port);
     until("the nodes are linked", || {
         let reached = first.api("disconnect", &json!({"user": "u1"}));
         reached.is_some_and(|reached| reached["result"]["num_nodes"] == 2)
@@ -97,4 +127,105 @@ fn two_processes_share_channels_and_one_continues_alone() {
     let mut other = Subscriber::to(&second.address, &[&channel]);
     second.publish(&channel, 2);
     assert_eq!(other.publication(), (channel, json!(2)));
+}
+
+#[test]
+fn a_node_that_stops_leaves_and_sends_its_clients_away() {
+    let (first_port, second_port) = (Reserved::new(), Reserved::new());
+    let first = Server::start("a", &first_port, &second_port);
+    let second = Server::start("b", &second_port, &first_port);
+    for server in [&first, &second] {
+        until("the nodes are linked", || server.nodes() == 1);
+    }
+    let mut leaving = Subscriber::to(&first.address, &["news"]);
+    let mut staying = Subscriber::to(&second.address, &["news"]);
+    second.publish("news", 1);
+    for subscriber in [&mut leaving, &mut staying] {
+        assert_eq!(subscriber.publication(), ("news".to_owned(), json!(1)));
+    }
+    let listed = second.api("channels", &json!({})).expect("a response");
+    let expected = json!({"channels": {"news": {"num_clients": 2}}, "num_nodes": 2, "num_missing_nodes": 0});
+    assert_eq!(listed["result"], expected);
+
+    first.program.signal(Signal::TERM);
+    until("it is not ready", || first.admin("/readyz").0 == "503");
+    let push = leaving.receive();
+    assert_eq!(push["push"]["disconnect"]["code"], 3001, "{push}");
+    drop(leaving);
+    let (status, lines) = first.program.finish();
+    assert_eq!(status.code(), Some(0), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.contains("this node has left")),
+        "{lines:#?}"
+    );
+    // Its end is no failure: the other node does not wait for silence.
+    until("the node is gone", || second.nodes() == 0);
+    let metrics = second.admin("/metrics").1;
+    assert!(
+        metrics.contains("ringmain_push_cluster_removed_nodes_total 0\n"),
+        "{metrics}"
+    );
+    second.publish("news", 2);
+    assert_eq!(staying.publication(), ("news".to_owned(), json!(2)));
+}
+
+#[test]
+fn clients_move_to_a_node_that_has_joined() {
+    const CLIENTS: usize = 12;
+    let (first_port, second_port) = (Reserved::new(), Reserved::new());
+    let keys = ", rebalance: {above: 1.2, until: 1.05, rate: 50%}";
+    let first = Server::start_with("a", &first_port, &second_port, keys);
+    let mut clients: Vec<_> = (0..CLIENTS)
+        .map(|_| Subscriber::to(&first.address, &[]))
+        .collect();
+    let second = Server::start_with("b", &second_port, &first_port, keys);
+    until("half of the clients have left", || {
+        first.cluster_status()["clients"] == CLIENTS / 2
+    });
+    let mut moved = Vec::new();
+    for client in &mut clients {
+        if let Some(code) = client.disconnect_code() {
+            assert_eq!(code, 3011);
+            moved.push(Subscriber::to(&second.address, &[]));
+        }
+    }
+    assert_eq!(moved.len(), CLIENTS / 2);
+    for (server, name) in [(&first, "a"), (&second, "b")] {
+        until("each node knows the clients of both", || {
+            let status = server.cluster_status();
+            status["load_ratio"] == 1.0 && status["nodes"][0]["clients"] == CLIENTS / 2
+        });
+        assert_eq!(server.cluster_status()["name"], name);
+    }
+}
+
+#[test]
+fn roles_decide_about_clients_and_readiness() {
+    let (first_port, second_port) = (Reserved::new(), Reserved::new());
+    let gateway = Server::start_with("g", &first_port, &second_port, ", role: push-gateway");
+    let (status, body) = gateway.admin("/readyz");
+    assert_eq!(status, "503", "{body}");
+    let server = Server::start_with("s", &second_port, &first_port, ", role: push-server");
+    until("the gateway has a server", || gateway.admin("/readyz").0 == "200");
+    let mut subscriber = Subscriber::to(&gateway.address, &["news"]);
+    server.publish("news", 1);
+    assert_eq!(subscriber.publication(), ("news".to_owned(), json!(1)));
+    let (gateway_status, server_status) = (gateway.cluster_status(), server.cluster_status());
+    assert_eq!(
+        (&gateway_status["owned_channels"], &gateway_status["mirrors"]),
+        (&json!(0), &json!(1))
+    );
+    assert_eq!(server_status["owned_channels"], 1);
+    assert_eq!(server_status["nodes"][0]["role"], "push-gateway");
+
+    let mut stream = TcpStream::connect(&server.address).expect("a server");
+    let request = "POST /connection/http_stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 21\r\n\r\n\
+                   {\"id\":1,\"connect\":{}}";
+    stream.write_all(request.as_bytes()).expect("it is read");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).expect("a response");
+    assert!(
+        response.starts_with("HTTP/1.1 503 ") && response.contains("push-server"),
+        "{response}"
+    );
 }

@@ -3,12 +3,15 @@
 //! Endpoints are identified by their index in a list. Each selection is among those that `usable` accepts; a lookup by hash
 //! continues from the hashed position to the next usable endpoint, so that only the keys of a removed endpoint move.
 
+mod load;
 mod maglev;
 mod ring;
 
 #[cfg(test)]
 mod tests;
 
+pub use load::{LOAD_HEADER, LoadReport};
+pub(crate) use load::{NodeLoad, ReceivedReport};
 pub(crate) use maglev::Maglev;
 pub(crate) use ring::HashRing;
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Ewma, HashRing, Maglev, RoundRobin, WeightRanges, less_loaded, stable_hash};
+use super::{
+    Ewma, HashRing, LoadReport, Maglev, NodeLoad, ReceivedReport, RoundRobin, WeightRanges, less_loaded,
+    stable_hash,
+};
 
 fn numbers(seed: u64) -> impl Iterator<Item = u64> {
     let mut random = fastrand::Rng::with_seed(seed);
@@ -190,4 +193,89 @@ fn slow_responses_count_at_once_and_decay() {
     let next = slow.with_sample(6 * second, 10_000, half_life);
     assert_eq!(next.value, 45_000);
     assert_eq!(next.with_sample(6 * second, 90_000, half_life).value, 90_000);
+}
+
+#[test]
+fn load_reports_are_parsed() {
+    let report = |clients, max, leaving| {
+        Some(LoadReport {
+            clients,
+            max,
+            leaving,
+        })
+    };
+    for (text, expected) in [
+        ("clients=0", report(0, None, false)),
+        ("clients=12, max=500", report(12, Some(500), false)),
+        (
+            "leaving,max=5 ,  clients=4294967295",
+            report(u32::MAX, Some(5), true),
+        ),
+        ("clients=1, cpu=40, later", report(1, None, false)),
+        ("", None),
+        ("max=5", None),
+        ("clients=", None),
+        ("clients=-1", None),
+        ("clients=+1", None),
+        ("clients=4294967296", None),
+        ("clients=1, max=0", None),
+        ("clients=1, max=x", None),
+        ("clients=\u{e9}", None),
+    ] {
+        assert_eq!(LoadReport::parse(text.as_bytes()), expected, "{text}");
+        if let Some(report) = expected {
+            assert_eq!(LoadReport::parse(report.to_string().as_bytes()), expected);
+        }
+    }
+    assert_eq!(LoadReport::parse(b"clients=1\xff"), None);
+}
+
+#[test]
+fn estimates_follow_connections_and_expire() {
+    let received = |clients, in_flight| {
+        Some(ReceivedReport {
+            report: LoadReport {
+                clients,
+                max: Some(1000),
+                leaving: false,
+            },
+            until: 100,
+            in_flight,
+        })
+    };
+    let estimate = |received, in_flight, now| NodeLoad::estimate(received, in_flight, 1, now);
+    let of = |clients| NodeLoad::estimate(received(clients, 0), 0, 1, 1);
+    let is_same = |one: NodeLoad, other: NodeLoad| !one.exceeds(&other, 100) && !other.exceeds(&one, 100);
+    // 20 clients have connected since the report, or 20 of 50 have disconnected.
+    assert!(is_same(estimate(received(300, 50), 70, 100), of(320)));
+    assert!(is_same(estimate(received(300, 50), 30, 100), of(280)));
+    // It cannot have fewer clients than connections of this process.
+    assert!(is_same(estimate(received(0, 70), 70, 100), of(70)));
+    assert!(estimate(received(999, 0), 1, 100).is_full());
+    assert!(!estimate(received(999, 1), 1, 100).is_full());
+    // A stale report counts for nothing: connections are compared.
+    let stale = estimate(received(1000, 0), 5, 101);
+    assert!(!stale.is_full() && !stale.exceeds(&of(0), 600) && stale.exceeds(&of(0), 599));
+}
+
+#[test]
+fn loads_of_any_size_are_compared() {
+    let max = NodeLoad::estimate(
+        Some(ReceivedReport {
+            report: LoadReport {
+                clients: u32::MAX,
+                max: Some(u32::MAX),
+                leaving: false,
+            },
+            until: 1,
+            in_flight: 0,
+        }),
+        u32::MAX,
+        u64::MAX,
+        1,
+    );
+    let mut sum = NodeLoad::NONE;
+    (0..1000).for_each(|_| sum.add(max));
+    assert!(max.is_full() && !max.exceeds(&max, 100) && sum.exceeds(&max, 100));
+    assert!(max.is_within(&sum, 10_000) && !sum.is_within(&max, 100));
 }

@@ -113,6 +113,7 @@ impl Maintenance {
                 worker.cx.cancel(*task);
                 // Without a check, no later result would replace the last one.
                 target.endpoint.state.health().clear_checks();
+                target.endpoint.state.record_load(None, 0);
                 target.upstream.bump_health_version();
             }
             same

@@ -4,14 +4,17 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_engine::{Addr, Cx};
 use ringmain_tls::ConnectHandle;
 use ringmain_wire::h1::{
-    FieldBlock, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder, parse_response,
+    FieldBlock, FieldTable, Fields, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder,
+    parse_response,
 };
 
 use super::CheckVerdict;
+use crate::balance::{LOAD_HEADER, LoadReport};
 use crate::limits;
 use crate::model::{ActiveHealth, HealthCheck, UpstreamProtocol};
 use crate::resolve::with_timeout;
@@ -38,6 +41,13 @@ impl HealthTarget {
             && Arc::ptr_eq(&self.endpoint.state, &other.endpoint.state)
             && self.endpoint.tls_name == other.endpoint.tls_name
             && self.health == other.health
+    }
+
+    /// Records a load report, which is valid for [`limits::LOAD_REPORT_INTERVALS`]. Returns whether the endpoint has begun or ceased to
+    /// leave.
+    fn record_load(&self, load: Option<LoadReport>, now: Time) -> bool {
+        let validity = self.health.every * limits::LOAD_REPORT_INTERVALS + self.health.timeout;
+        self.endpoint.state.record_load(load, now.after(validity).0)
     }
 
     /// Returns the address that the check connects to: the endpoint's own, unless a port is configured for checks.
@@ -74,12 +84,18 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
             let reason = format!("no response within {:?}", target.health.timeout);
             Err(HealthCheckError::no_response(reason))
         });
+        // Without a response the last report remains until it is stale.
+        let load = match &checked {
+            Ok(load) => Some(*load),
+            Err(error) => error.responds.then_some(error.load),
+        };
+        let is_leave_changed = load.is_some_and(|load| target.record_load(load, cx.now()));
         let health = &target.endpoint.state.health();
         let error = checked.as_ref().err().map(|error| error.reason.as_str());
         health.record_check(error, cx.wall());
         let before = health.verdict();
         let verdict = streak.add(checked.is_ok(), before, &target.health);
-        let responds = checked.as_ref().map_or_else(|error| error.responds, |()| true);
+        let responds = checked.as_ref().map_or_else(|error| error.responds, |_| true);
         let is_new = health.record_response(responds);
         if responds && target.address() == target.endpoint.addr {
             health.record_check_connected(started_at);
@@ -87,7 +103,7 @@ pub(crate) async fn run_checks(cx: Cx, target: HealthTarget) {
         if verdict != before {
             health.set_verdict(verdict);
         }
-        if verdict != before || is_new {
+        if verdict != before || is_new || is_leave_changed {
             target.upstream.bump_health_version();
         }
         if verdict != before {
@@ -148,6 +164,8 @@ struct HealthCheckError {
     reason: String,
     /// There was a response, though not an accepted one.
     responds: bool,
+    /// The load report of that response.
+    load: Option<LoadReport>,
 }
 
 impl HealthCheckError {
@@ -155,6 +173,7 @@ impl HealthCheckError {
         HealthCheckError {
             reason,
             responds: false,
+            load: None,
         }
     }
 
@@ -162,11 +181,15 @@ impl HealthCheckError {
         HealthCheckError {
             reason,
             responds: true,
+            load: None,
         }
     }
 }
 
-/// Runs one check.
+/// The part of a response that a check reads: the status, and the load report if there is a valid one.
+type CheckResponse = (u16, Option<LoadReport>);
+
+/// Runs one check. Returns the load report.
 ///
 /// # Errors
 /// The endpoint did not pass.
@@ -174,7 +197,7 @@ async fn check_once(
     cx: &Cx,
     target: &HealthTarget,
     tls: Option<&ConnectHandle>,
-) -> Result<(), HealthCheckError> {
+) -> Result<Option<LoadReport>, HealthCheckError> {
     if let Some(Err(reason)) = &target.transport.connector {
         return Err(HealthCheckError::no_response(format!("no TLS: {reason}")));
     }
@@ -206,26 +229,29 @@ async fn check_once(
         UpstreamProtocol::Http2 | UpstreamProtocol::Auto => negotiated_h2(&stream),
     };
     match &target.health.check {
-        HealthCheck::Connect => Ok(()),
+        HealthCheck::Connect => Ok(None),
         HealthCheck::Http {
             target: path,
             host,
             statuses,
         } => {
             let host = host.as_ref().map_or(&*endpoint.authority, |host| host.as_str());
-            let status = if by_streams {
+            let response = if by_streams {
                 let channel = open_h2_stream(cx, stream, tls.is_some());
-                h2_status(&channel, path, host).await
+                h2_response(&channel, path, host).await
             } else {
                 stream.set_deadline(Some(target.health.timeout));
-                http1_status(&stream, path, host).await
+                http1_response(&stream, path, host).await
             };
-            match status {
-                Some(status) if statuses.contains(status) => Ok(()),
-                Some(status) => Err(HealthCheckError::bad_response(format!(
-                    "expected a status from {} to {}, found {status}",
-                    statuses.first, statuses.last
-                ))),
+            match response {
+                Some((status, load)) if statuses.contains(status) => Ok(load),
+                Some((status, load)) => Err(HealthCheckError {
+                    load,
+                    ..HealthCheckError::bad_response(format!(
+                        "expected a status from {} to {}, found {status}",
+                        statuses.first, statuses.last
+                    ))
+                }),
                 None => Err(HealthCheckError::no_response(
                     "no valid response to the health check".to_owned(),
                 )),
@@ -247,8 +273,13 @@ fn open_h2_stream(cx: &Cx, stream: Stream, secure: bool) -> H2Stream {
     H2Session::new(cx, &H2Pool::new(), params).reserve_stream()
 }
 
-/// Returns the status of a GET over HTTP/2.
-async fn h2_status(channel: &H2Stream, target: &str, host: &str) -> Option<u16> {
+/// Returns the load report of a response.
+fn load_report(fields: &Fields<'_>) -> Option<LoadReport> {
+    LoadReport::parse(fields.all(LOAD_HEADER).next()?)
+}
+
+/// Returns the response to a GET over HTTP/2.
+async fn h2_response(channel: &H2Stream, target: &str, host: &str) -> Option<CheckResponse> {
     let mut fields = FieldBlock::new();
     fields.push("user-agent", b"ringmain-health").ok()?;
     let request = H2Request {
@@ -262,19 +293,19 @@ async fn h2_status(channel: &H2Stream, target: &str, host: &str) -> Option<u16> 
         fields: limits::RESPONSE_FIELDS,
         ..Limits::INTERNET
     });
-    let mut status = None;
+    let mut response = None;
     let heard = send_h2_request(channel, &request, &mut table, |heard| {
         if let H2ResponsePart::Head(head) = heard {
-            status = Some(head.status);
+            response = Some((head.status, load_report(&head.fields)));
         }
         false
     });
     let _ = heard.await;
-    status
+    response
 }
 
-/// Returns the status of a GET over HTTP/1.1.
-async fn http1_status(stream: &Stream, target: &str, host: &str) -> Option<u16> {
+/// Returns the response to a GET over HTTP/1.1.
+async fn http1_response(stream: &Stream, target: &str, host: &str) -> Option<CheckResponse> {
     let mut out = Vec::new();
     let mut head = RequestEncoder::new(&mut out, Method::Get, target, host).ok()?;
     head.field("User-Agent", b"ringmain-health").ok()?;
@@ -289,7 +320,8 @@ async fn http1_status(stream: &Stream, target: &str, host: &str) -> Option<u16> 
             stream.poll_received(context, |bytes| {
                 match parse_response(bytes, Method::Get, &Limits::INTERNET, &mut scanner, &mut table) {
                     Ok(Parsed::Complete { head, bytes }) => {
-                        found = (!head.is_interim()).then_some(Some(head.status));
+                        let response = (head.status, load_report(&head.fields));
+                        found = (!head.is_interim()).then_some(Some(response));
                         bytes
                     }
                     Ok(Parsed::Partial) => 0,
@@ -301,7 +333,7 @@ async fn http1_status(stream: &Stream, target: &str, host: &str) -> Option<u16> 
             })
         });
         match (read.await, found) {
-            (_, Some(status)) => return status,
+            (_, Some(response)) => return response,
             (Ok(0) | Err(_), None) => return None,
             (Ok(_), None) => {}
         }

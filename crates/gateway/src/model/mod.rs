@@ -106,7 +106,9 @@ pub use push::{
     Push, PushDataFormat, PushEndpoints, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
     PushQuery, PushTokens,
 };
-pub use push_cluster::{PushCluster, PushClusterTls};
+pub use push_cluster::{
+    PushCluster, PushClusterTls, PushMembership, PushRebalance, PushRole, PushService, PushServicePort,
+};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, DatagramSessions, Retry, RetryOn, Route, Rule, StreamRoute,
@@ -126,8 +128,8 @@ pub use tls::{
 };
 pub use upstream::{
     ActiveHealth, Balance, Distance, Endpoint, EndpointLocation, HashKey, Health, HealthCheck,
-    OutlierDetection, Pool, ProxyProtocolVersion, RetryBudget, SlowStart, Upstream, UpstreamProtocol,
-    ZonePreference,
+    OutlierDetection, Pool, ProxyProtocolVersion, PushBalance, RetryBudget, SlowStart, Upstream,
+    UpstreamProtocol, ZonePreference,
 };
 
 /// The complete configuration of a gateway.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HeaderName, Hostname, Name, StatusRange, UpstreamTls};
+use super::{ClaimPath, HeaderName, Hostname, Name, StatusRange, UpstreamTls};
 use crate::limits;
 
 /// A group of interchangeable endpoints.
@@ -24,6 +24,9 @@ pub struct Upstream {
     pub proxy_protocol: Option<ProxyProtocolVersion>,
     /// The load-balancing algorithm.
     pub balance: Balance,
+    /// Bounds the load of consistent hashing: an endpoint whose load is above this percentage of its share of the total is passed over, so
+    /// that a frequent key does not overload it. Default: `None`, not bounded.
+    pub hash_balance_factor: Option<u16>,
     /// Prefers near endpoints ([`Endpoint::distance`]) to those that are farther away. Default: `None`, distances do not matter.
     pub zones: Option<ZonePreference>,
     /// Limits of connections and requests.
@@ -49,6 +52,7 @@ impl Upstream {
             tls: None,
             proxy_protocol: None,
             balance: Balance::default(),
+            hash_balance_factor: None,
             zones: None,
             pool: Pool::default(),
             connect_timeout: limits::CONNECT_TIMEOUT,
@@ -184,6 +188,18 @@ pub enum Balance {
     Maglev(HashKey),
     /// A random endpoint.
     Random,
+    /// For new clients of push servers, which report their load in responses to health checks ([`LoadReport`](crate::LoadReport)): servers of
+    /// this zone unless their load is above [`limits::PUSH_ZONE_PERCENT`] of that of the others; then the one of two random servers with
+    /// the smaller share of the clients that it has room for. Without current reports, the one with fewer requests in flight.
+    Push(PushBalance),
+}
+
+/// Options of [`Balance::Push`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushBalance {
+    /// Clients with the same key go to the same server, as long as it has room and is within [`Upstream::hash_balance_factor`], by default
+    /// [`limits::PUSH_KEY_FACTOR`]. Default: `None`.
+    pub key: Option<HashKey>,
 }
 
 /// The key of consistent hashing. A request without it goes to a random endpoint.
@@ -197,6 +213,12 @@ pub enum HashKey {
     Source,
     /// The path, without its query.
     Path,
+    /// The first value of a query parameter.
+    Query(Arc<str>),
+    /// The identity that the rule's policies have established.
+    Identity,
+    /// A claim of the token that the rule's policy has verified.
+    Claim(ClaimPath),
 }
 
 /// Limits of connections and requests, process-wide.

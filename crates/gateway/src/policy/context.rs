@@ -12,6 +12,7 @@ use super::jwt::TokenClaims;
 use crate::filter::FilterEdits;
 use crate::gateway::Worker;
 use crate::limits;
+use crate::model::ClaimPath;
 use crate::proxy::eq_folded;
 use crate::rate::counters::CountGuard;
 
@@ -166,6 +167,12 @@ impl Cleared {
     /// Returns the identity of the client, as far as a policy has established it.
     pub(crate) fn identity(&self) -> Option<&Arc<str>> {
         self.record()?.identity.as_ref()
+    }
+
+    /// Passes a claim of the token that admitted the request to `read`; `None`: there is no such claim.
+    pub(crate) fn with_claim<T>(&self, path: &ClaimPath, read: impl FnOnce(&str) -> T) -> Option<T> {
+        let mut text = String::new();
+        self.claims()?.header_value(path, &mut text).map(read)
     }
 
     /// Returns the claims of the token that admitted the request; of several tokens the first.

@@ -75,7 +75,7 @@ impl<'a> ForwardTarget<'a> {
                 (worker.pool(upstream), timeouts)
             }
         };
-        let hash = pool.with_hash_key(|key| hash_key(key, route.listener, req));
+        let hash = pool.with_hash_key(|key| hash_key(key, route.listener, req, cleared));
         Ok(ForwardTarget {
             number,
             backend,
@@ -126,17 +126,35 @@ pub(super) fn replacement_pages<'r>(rule: &'r Rule, forward: &Forward) -> &'r [E
 }
 
 /// Returns the hash of a request's balancing key.
-pub(super) fn hash_key(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
+pub(super) fn hash_key(
+    key: &HashKey,
+    listener: &Listener,
+    req: &Request<'_>,
+    cleared: &Cleared,
+) -> Option<u64> {
     match key {
         HashKey::Cookie(name) => req.cookies().get(name).map(|value| stable_hash(value.as_bytes())),
         HashKey::Header(name) => req
             .header(name.as_str())
             .map(|value| stable_hash(value.as_bytes())),
         HashKey::Path => Some(stable_hash(req.path().as_bytes())),
-        HashKey::Source => match client::address(&listener.client_address, req)? {
-            IpAddr::V4(address) => Some(stable_hash(&address.octets())),
-            IpAddr::V6(address) => Some(stable_hash(&address.octets())),
-        },
+        HashKey::Source => hash_client(listener, req),
+        HashKey::Query(name) => {
+            let query = req.query().ok()?;
+            query.get(name).map(|value| stable_hash(value.as_bytes()))
+        }
+        HashKey::Identity => cleared
+            .identity()
+            .map(|identity| stable_hash(identity.as_bytes())),
+        HashKey::Claim(path) => cleared.with_claim(path, |claim| stable_hash(claim.as_bytes())),
+    }
+}
+
+/// Returns the hash of the client's address.
+pub(super) fn hash_client(listener: &Listener, req: &Request<'_>) -> Option<u64> {
+    match client::address(&listener.client_address, req)? {
+        IpAddr::V4(address) => Some(stable_hash(&address.octets())),
+        IpAddr::V6(address) => Some(stable_hash(&address.octets())),
     }
 }
 

@@ -19,7 +19,7 @@ use self::admission::ShareAdmission;
 use self::attempt::AttemptOutcome;
 use self::retry::{AttemptState, is_idempotent};
 use super::affinity::AffinitySession;
-use super::backend::{ClearedRequest, ForwardTarget, client_addresses, hash_key, replacement_pages};
+use super::backend::{ClearedRequest, ForwardTarget, client_addresses, hash_client, replacement_pages};
 use super::cors::CorsHeaders;
 use super::fast_path::StartedAttempt;
 use super::filter_chain::FilterChain;
@@ -36,7 +36,7 @@ use crate::compile::plan::PlannedBackend;
 use crate::fault::{Fault, FaultSide, Violation};
 use crate::gateway::Worker;
 use crate::health::RequestOutcome;
-use crate::model::{Affinity, AffinityBy, ErrorPage, Forward, HashKey};
+use crate::model::{Affinity, AffinityBy, ErrorPage, Forward};
 use crate::policy::Cleared;
 use crate::upstream::AffinityHint;
 use crate::upstream::pool::{PoolEndpoint, SelectedEndpoint, UpstreamConn, UpstreamPool};
@@ -233,7 +233,7 @@ fn affinity_hint(
 ) -> AffinityHint {
     match affinity {
         Some(affinity) if affinity.by == AffinityBy::Source => {
-            hash_key(&HashKey::Source, route.listener, req).map_or(AffinityHint::None, AffinityHint::KeyHash)
+            hash_client(route.listener, req).map_or(AffinityHint::None, AffinityHint::KeyHash)
         }
         _ => session.hint(),
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::balance::LoadReport;
 use crate::fault::Fault;
 use crate::health::{CheckError, CheckVerdict, ConnectFailure, EjectionReason};
 use crate::model::{Addr, Distance, Name};
@@ -81,6 +82,8 @@ pub struct EndpointStatus {
     pub draining: bool,
     /// Requests in flight.
     pub requests: u32,
+    /// The load that the endpoint has reported last, which may be stale. `None`: its responses to health checks have no report.
+    pub load: Option<LoadReport>,
     /// Failed attempts since the endpoint is configured: no connection, no response, or a status from 500 on.
     pub failures: u64,
     /// The result of active health checks.
@@ -145,6 +148,7 @@ impl EndpointStatus {
             weight: endpoint.weight,
             draining: endpoint.draining,
             requests: endpoint.state.requests_in_flight(),
+            load: endpoint.state.load_report(),
             failures: health.outliers.failures(),
             verdict: health.verdict(),
             check_error: health.check_error(),

@@ -1,6 +1,8 @@
 //! Selection of a request's endpoint: by health, then by the balancing algorithm.
 
 #[cfg(test)]
+mod push_tests;
+#[cfg(test)]
 mod tests;
 
 use std::rc::Rc;
@@ -10,7 +12,9 @@ use std::time::Duration;
 use super::pool::PoolEndpoint;
 use super::zones::{DistanceTiers, TierShares};
 use super::{UpstreamEndpoint, UpstreamSnapshot, UpstreamState};
-use crate::balance::{HashRing, Maglev, RoundRobin, WeightRanges, less_loaded, seeded_hash, stable_hash};
+use crate::balance::{
+    HashRing, Maglev, NodeLoad, RoundRobin, WeightRanges, less_loaded, seeded_hash, stable_hash,
+};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Balance, Distance, HashKey, SlowStart, Upstream};
@@ -40,6 +44,7 @@ enum Algorithm {
     Ring(HashRing, HashKey),
     Maglev(Maglev, HashKey),
     Random,
+    Push(Option<HashKey>),
 }
 
 impl Balancer {
@@ -72,6 +77,7 @@ impl Balancer {
                 Algorithm::Maglev(Maglev::new(named(), limits::MAGLEV_PLACES), key.clone())
             }
             Balance::Random => Algorithm::Random,
+            Balance::Push(push) => Algorithm::Push(push.key.clone()),
         };
         Balancer {
             shares: WeightRanges::new(endpoints.iter().map(|endpoint| u64::from(endpoint.weight))),
@@ -84,6 +90,7 @@ impl Balancer {
     pub(crate) fn hash_key(&self) -> Option<&HashKey> {
         match &self.kind {
             Algorithm::Ring(_, key) | Algorithm::Maglev(_, key) => Some(key),
+            Algorithm::Push(key) => key.as_ref(),
             _ => None,
         }
     }
@@ -123,8 +130,9 @@ impl HealthView {
         self.generation = generation;
         self.until = u64::MAX;
         let endpoints = &current.endpoints;
-        let has_permanent = endpoints.iter().any(|endpoint| !endpoint.draining);
-        let accepts_new = |endpoint: &UpstreamEndpoint| !(endpoint.draining && has_permanent);
+        let is_permanent = |endpoint: &UpstreamEndpoint| !endpoint.draining && !endpoint.state.is_leaving();
+        let has_permanent = endpoints.iter().any(|endpoint| is_permanent(endpoint));
+        let accepts_new = |endpoint: &UpstreamEndpoint| is_permanent(endpoint) || !has_permanent;
         self.usable.clear();
         let (mut healthy, mut responding) = (0, 0);
         for endpoint in endpoints {
@@ -295,20 +303,22 @@ fn affinity_endpoint(
                 && endpoint.state.health().is_healthy(context.now).0;
             (is_usable(index) || serves_affinity).then_some(index)
         }
-        // Rendezvous hashing: when the endpoint with the highest score is removed, only its own requests move.
-        AffinityHint::KeyHash(key) => {
-            let score = |endpoint: &UpstreamEndpoint| {
-                let factor =
-                    (seeded_hash(key, &endpoint.token.to_le_bytes()) >> 11) as f64 / (1_u64 << 53) as f64;
-                f64::from(endpoint.weight) / -(factor.max(f64::MIN_POSITIVE)).ln()
-            };
-            let usable = endpoints().filter(|(index, _)| is_usable(*index));
-            let scored = usable.map(|(index, endpoint)| (index, score(endpoint)));
-            scored
-                .max_by(|one, second| one.1.total_cmp(&second.1))
-                .map(|(index, _)| index)
-        }
+        AffinityHint::KeyHash(key) => rendezvous(current, key, is_usable),
     }
+}
+
+/// Selects a usable endpoint by rendezvous hashing: when the endpoint with the highest score is removed, only its own requests move.
+fn rendezvous(current: &UpstreamSnapshot, key: u64, is_usable: &dyn Fn(usize) -> bool) -> Option<usize> {
+    let score = |endpoint: &UpstreamEndpoint| {
+        let factor = (seeded_hash(key, &endpoint.token.to_le_bytes()) >> 11) as f64 / (1_u64 << 53) as f64;
+        f64::from(endpoint.weight) / -(factor.max(f64::MIN_POSITIVE)).ln()
+    };
+    let endpoints = current.endpoints.iter().enumerate();
+    let usable = endpoints.filter(|(index, _)| is_usable(*index));
+    let scored = usable.map(|(index, endpoint)| (index, score(endpoint)));
+    scored
+        .max_by(|one, second| one.1.total_cmp(&second.1))
+        .map(|(index, _)| index)
 }
 
 /// Selects a usable endpoint by the balancing algorithm. With `distance`, all usable endpoints have it.
@@ -327,8 +337,15 @@ fn balance(
             let count = current.endpoints.len();
             round_robin.next((0..count).map(|index| if is_usable(index) { weight(index) } else { 0 }))
         }
-        (Algorithm::Ring(ring, _), Some(key)) => ring.find(key, is_usable),
-        (Algorithm::Maglev(table, _), Some(key)) => table.find(key, is_usable),
+        (Algorithm::Push(_), key) => balance_push(current, context, key, is_usable),
+        (Algorithm::Ring(ring, _), Some(key)) => find_bounded(current, context.now, is_usable, &|accepts| {
+            ring.find(key, accepts)
+        }),
+        (Algorithm::Maglev(table, _), Some(key)) => {
+            find_bounded(current, context.now, is_usable, &|accepts| {
+                table.find(key, accepts)
+            })
+        }
         // Without a key to hash, at random.
         (Algorithm::Random | Algorithm::Ring(..) | Algorithm::Maglev(..), _) => draw(),
         (Algorithm::LeastRequest | Algorithm::PeakEwma(_), _) => {
@@ -346,6 +363,93 @@ fn balance(
             ))
         }
     }
+}
+
+/// Finds a usable endpoint by `find`, if possible one whose load is within the bound of consistent hashing.
+fn find_bounded(
+    current: &UpstreamSnapshot,
+    now: u64,
+    is_usable: &dyn Fn(usize) -> bool,
+    find: &dyn Fn(&dyn Fn(usize) -> bool) -> Option<usize>,
+) -> Option<usize> {
+    let bounded = current.config.hash_balance_factor.and_then(|factor| {
+        let loads = node_loads(current, now);
+        let total = sum_loads(&loads, is_usable);
+        find(&|index| is_usable(index) && loads[index].is_within(&total, u64::from(factor)))
+    });
+    // With a bound there is always one within it, unless loads change meanwhile.
+    bounded.or_else(|| find(is_usable))
+}
+
+/// Selects a push server for a new client: one with room; that of the key within its bound; one of this zone, unless that is more loaded;
+/// the less loaded one of two.
+fn balance_push(
+    current: &UpstreamSnapshot,
+    context: &SelectionContext<'_>,
+    key: Option<u64>,
+    is_usable: &dyn Fn(usize) -> bool,
+) -> Option<usize> {
+    let loads = node_loads(current, context.now);
+    let has_room = |index: usize| is_usable(index) && !loads[index].is_full();
+    let is_any_open = (0..loads.len()).any(has_room);
+    // If all are full by their reports, they decide themselves.
+    let is_open = |index: usize| is_usable(index) && (!is_any_open || has_room(index));
+    let by_key = key.and_then(|key| {
+        let factor = current
+            .config
+            .hash_balance_factor
+            .unwrap_or(limits::PUSH_KEY_FACTOR);
+        let total = sum_loads(&loads, &is_open);
+        let is_within = |index: usize| is_open(index) && loads[index].is_within(&total, u64::from(factor));
+        rendezvous(current, key, &is_within)
+    });
+    if by_key.is_some() {
+        return by_key;
+    }
+    let is_near = |index: usize| current.endpoints[index].distance != Distance::Elsewhere;
+    let near = sum_loads(&loads, &|index| is_open(index) && is_near(index));
+    let far = sum_loads(&loads, &|index| is_open(index) && !is_near(index));
+    let leaves_zone = !far.is_none() && (near.is_none() || near.exceeds(&far, limits::PUSH_ZONE_PERCENT));
+    let is_candidate = |index: usize| is_open(index) && is_near(index) != leaves_zone;
+    let first = draw_by_room(&loads, (context.random)(), &is_candidate)?;
+    let second = draw_by_room(&loads, (context.random)(), &|index| {
+        index != first && is_candidate(index)
+    });
+    let is_better = |second: &usize| loads[first].exceeds(&loads[*second], 100);
+    Some(second.filter(is_better).unwrap_or(first))
+}
+
+/// Draws an endpoint at random, by the clients that it has room for and its weight.
+fn draw_by_room(loads: &[NodeLoad], random: u64, is_candidate: &dyn Fn(usize) -> bool) -> Option<usize> {
+    let total = sum_loads(loads, is_candidate);
+    let mut left = (u128::from(random) * u128::from(total.share_of(&total))) >> 64;
+    let mut candidates = (0..loads.len()).filter(|index| is_candidate(*index));
+    candidates.find(|index| {
+        let share = u128::from(loads[*index].share_of(&total));
+        let is_drawn = left < share;
+        left = left.saturating_sub(share);
+        is_drawn
+    })
+}
+
+/// Returns the estimated load of each endpoint.
+fn node_loads(current: &UpstreamSnapshot, now: u64) -> Vec<NodeLoad> {
+    let endpoints = current.endpoints.iter().enumerate();
+    endpoints
+        .map(|(index, endpoint)| {
+            endpoint
+                .state
+                .node_load(effective_weight(current, index, now), now)
+        })
+        .collect()
+}
+
+/// Returns the load of several endpoints together.
+fn sum_loads(loads: &[NodeLoad], is_included: &dyn Fn(usize) -> bool) -> NodeLoad {
+    let mut sum = NodeLoad::NONE;
+    let included = loads.iter().enumerate().filter(|(index, _)| is_included(*index));
+    included.for_each(|(_, load)| sum.add(*load));
+    sum
 }
 
 /// The number of draws without a usable endpoint before all are scanned.

@@ -35,13 +35,15 @@ pub struct Api {
     namespace: String,
 }
 
-/// A collection of objects, or a single one by name.
+/// A collection of objects, a single one by name, or those with a label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Collection {
     /// The path of the collection: `/api/v1/namespaces/shop/secrets`.
     pub path: String,
     /// The one object that lists and watches return. `None`: all.
     pub only: Option<String>,
+    /// The label that objects must have, as `NAME=VALUE`. `None`: any.
+    pub label: Option<String>,
 }
 
 /// The objects of a collection.
@@ -101,6 +103,18 @@ impl Api {
         })
     }
 
+    /// A client of a test's server, in the namespace `live`.
+    #[cfg(test)]
+    pub(crate) fn of_test(url: &str) -> Api {
+        let mut config = Config::new(url.parse().expect("a URL"));
+        config.default_retry = false;
+        Api {
+            client: Client::try_from(config).expect("a client"),
+            url: url.to_owned(),
+            namespace: "live".to_owned(),
+        }
+    }
+
     /// The address of the API server.
     #[must_use]
     pub fn url(&self) -> &str {
@@ -120,6 +134,7 @@ impl Api {
     pub async fn list<T: DeserializeOwned>(&self, collection: &Collection) -> Result<Listed<T>, Error> {
         let mut params = ListParams::default().limit(limits::PAGE);
         params.field_selector = collection.selector();
+        params.label_selector.clone_from(&collection.label);
         let mut items = Vec::new();
         loop {
             let request = Request::new(&*collection.path).list(&params);
@@ -144,6 +159,7 @@ impl Api {
     pub async fn watch(&self, collection: &Collection, version: &str) -> Result<Watch, Error> {
         let mut params = WatchParams::default().timeout(limits::WATCH_SECONDS);
         params.field_selector = collection.selector();
+        params.label_selector.clone_from(&collection.label);
         let request = Request::new(&*collection.path).watch(&params, version);
         let (request, name) = self.named(request)?;
         let begun = timeout(limits::CONNECT_WITHIN, self.client.request_stream(request)).await;
@@ -271,6 +287,7 @@ impl Collection {
         Collection {
             path: path.into(),
             only: None,
+            label: None,
         }
     }
 
@@ -280,6 +297,17 @@ impl Collection {
         Collection {
             path: path.into(),
             only: Some(name.to_owned()),
+            label: None,
+        }
+    }
+
+    /// The objects of a collection with this value of a label.
+    #[must_use]
+    pub fn labelled(path: impl Into<String>, label: &str, value: &str) -> Collection {
+        Collection {
+            path: path.into(),
+            only: None,
+            label: Some(format!("{label}={value}")),
         }
     }
 

@@ -78,6 +78,10 @@ pub const EVENTS_AT_ONCE: u32 = 25;
 /// The interval at which the series of an Event is updated while its finding is repeated.
 pub const EVENT_SERIES_EVERY: Duration = Duration::from_secs(60);
 
+/// Addresses of a push cluster's nodes: two for each of 100 nodes, of both families. Further ones, in the order of addresses, are left
+/// out, which is logged.
+pub const PUSH_NODES: usize = 200;
+
 const _: () = assert!(LEASE_RENEW_WITHIN.as_secs() < LEASE_SECONDS);
 const _: () = assert!(LEASE_EVERY.as_secs() < LEASE_RENEW_WITHIN.as_secs());
 const _: () = assert!(WATCH_SILENCE.as_secs() < WATCH_SECONDS as u64);

@@ -20,7 +20,7 @@ use super::backoff::Backoff;
 use super::events::{self, Finding, Reason};
 use crate::api::{Api, Collection, Error, Event};
 use crate::limits;
-use crate::objects::{Id, Key, Kind, Object, ParseError};
+use crate::objects::{Id, Key, Kind, Object, ParseError, SERVICE_NAME};
 
 /// The objects that a feed is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,8 @@ pub(super) struct Topic {
     pub(super) kind: Kind,
     /// `None`: all of the kind.
     pub(super) only: Option<Id>,
+    /// The EndpointSlices of this Service alone.
+    pub(super) service: Option<Id>,
 }
 
 impl Kind {
@@ -82,13 +84,27 @@ struct Over;
 
 impl Topic {
     pub(super) fn all(kind: Kind) -> Topic {
-        Topic { kind, only: None }
+        Topic {
+            kind,
+            only: None,
+            service: None,
+        }
     }
 
     pub(super) fn one(key: &Key) -> Topic {
         Topic {
             kind: key.kind,
             only: Some(key.id()),
+            service: None,
+        }
+    }
+
+    /// The EndpointSlices of a Service.
+    pub(super) fn endpoints_of(service: Id) -> Topic {
+        Topic {
+            kind: Kind::EndpointSlice,
+            only: None,
+            service: Some(service),
         }
     }
 
@@ -99,18 +115,23 @@ impl Topic {
     }
 
     fn collection(&self) -> Collection {
-        match &self.only {
-            None => Collection::all(super::path(self.kind, None)),
-            Some(id) => Collection::one(super::path(self.kind, Some(&id.namespace)), &id.name),
+        match (&self.only, &self.service) {
+            (None, None) => Collection::all(super::path(self.kind, None)),
+            (Some(id), _) => Collection::one(super::path(self.kind, Some(&id.namespace)), &id.name),
+            (None, Some(service)) => {
+                let path = super::path(self.kind, Some(&service.namespace));
+                Collection::labelled(path, SERVICE_NAME, &service.name)
+            }
         }
     }
 }
 
 impl std::fmt::Display for Topic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.only {
-            None => write!(f, "{}", self.kind.plural()),
-            Some(id) => write!(f, "{} {id}", self.kind),
+        match (&self.only, &self.service) {
+            (None, None) => write!(f, "{}", self.kind.plural()),
+            (Some(id), _) => write!(f, "{} {id}", self.kind),
+            (None, Some(service)) => write!(f, "{} of the Service {service}", self.kind.plural()),
         }
     }
 }

@@ -14,6 +14,7 @@ mod events;
 mod feed;
 mod health;
 mod lease;
+mod nodes;
 mod pace;
 mod pool;
 mod queue;
@@ -41,6 +42,7 @@ use self::events::{Finding, Reason, Recorder};
 use self::feed::{Change, Feed, Topic};
 pub use self::health::{Details, Failure, Health};
 use self::lease::{Candidate, Term};
+pub use self::nodes::follow_nodes;
 use self::pool::Pool;
 use self::turn::Turn;
 use self::writer::{Wanted, Writer};
@@ -68,26 +70,29 @@ const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
 /// Completes a location by the zone of the Node. Waits for an API server that does not respond: nothing is served before it does.
 async fn find_zone(api: &Api, location: &mut Location) {
-    let Some(node) = location.node.clone().filter(|_| location.zone.is_none()) else {
-        return;
-    };
+    if let Some(node) = location.node.clone().filter(|_| location.zone.is_none()) {
+        location.zone = zone_of_node(api, &node).await;
+    }
+}
+
+/// Returns the zone of a Node, if it has one and may be read. Waits for an API server that does not respond.
+pub async fn zone_of_node(api: &Api, node: &str) -> Option<Arc<str>> {
     let mut backoff = Backoff::new();
     loop {
-        match api.read::<serde_json::Value>("/api/v1/nodes", &node).await {
+        match api.read::<serde_json::Value>("/api/v1/nodes", node).await {
             Ok(found) => {
                 let zone = found["metadata"]["labels"][ZONE_LABEL].as_str();
-                location.zone = zone.map(Arc::from);
                 match zone {
                     Some(zone) => log::info!("node {node} is in zone {zone}"),
                     None => log::info!("node {node} has no label {ZONE_LABEL}: no zone is preferred"),
                 }
-                return;
+                return zone.map(Arc::from);
             }
             Err(error) if error.is_unreachable() => sleep(backoff.next()).await,
             Err(error) => {
                 let next = "set the key `zone`, or permit reading Nodes";
                 log::info!("the zone of node {node} is unknown, no zone is preferred: {error}; {next}");
-                return;
+                return None;
             }
         }
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use super::{Meta, nullable, shared_text};
 
 /// The label of an EndpointSlice that names its Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 /// A Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -27,7 +27,7 @@ use crate::limits;
 
 pub use cluster::{
     ConfigMap, ConfigMapData, EndpointAddress, EndpointConditions, EndpointHints, EndpointPort,
-    EndpointSlice, NameHint, Namespace, Secret, SecretData, Service, ServicePort, ServiceSpec,
+    EndpointSlice, NameHint, Namespace, SERVICE_NAME, Secret, SecretData, Service, ServicePort, ServiceSpec,
 };
 pub use external_auth::{ExternalAuth, ForwardBody, GrpcAuth, HttpAuth};
 pub use gateway::{

@@ -6,7 +6,7 @@ use ringmain_hub::mail::ChannelQuery;
 use ringmain_hub::protocol::Fault;
 
 use super::requests::Command;
-use super::responses::{ChannelJson, CommandResult, NodeJson};
+use super::responses::{ChannelJson, CommandResult};
 use crate::worker::pending_replies::QueryError;
 use crate::worker::user_commands::ConnectionCommand;
 use crate::worker::{PendingPublish, PushWorker};
@@ -104,14 +104,20 @@ async fn execute_other(
             query_channel(worker, request.channel, ChannelQuery::ClearHistory, deadline).await
         }
         Command::Channels(request) => {
-            let channels = worker.list_channels(request.read()?, deadline).await?.into_iter();
+            let (channels, called) = worker.list_all_channels(request.pattern, deadline).await?;
+            let channels = channels.into_iter();
             Ok(CommandResult::Channels {
                 channels: channels
                     .map(|(name, num_clients)| (name, ChannelJson { num_clients }))
                     .collect(),
+                called: called.into(),
             })
         }
-        Command::Info(_) => Ok(node_info(worker)),
+        Command::Info(_) => {
+            let (nodes, called) = worker.describe_nodes(deadline).await?;
+            let called = called.into();
+            Ok(CommandResult::Info { nodes, called })
+        }
     }
 }
 
@@ -131,30 +137,7 @@ async fn run_user_command(
     command: Result<ConnectionCommand, Fault>,
     deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
-    let command = command?;
-    let counted = worker.run_counted(command.clone(), deadline).await;
-    let num_clients = counted.map_err(|_| QueryError::Busy)?.ok_or(QueryError::Late)?;
-    let others = worker.run_on_cluster(&command, deadline).await;
-    Ok(CommandResult::Reached {
-        num_clients: num_clients + others.map_or(0, |others| others.connections),
-        num_nodes: others.map(|others| others.nodes + 1),
-        num_missing_nodes: others.map(|others| others.missing),
-    })
-}
-
-/// Describes the one node: this process.
-fn node_info(worker: &PushWorker) -> CommandResult {
-    let report = worker.report();
-    CommandResult::Info {
-        nodes: [NodeJson {
-            uid: worker.node().to_string(),
-            name: "ringmain",
-            version: env!("CARGO_PKG_VERSION"),
-            num_clients: report.clients,
-            num_users: report.users,
-            num_subs: report.subscriptions,
-            num_channels: report.subscribed_channels,
-            uptime: worker.uptime().as_secs(),
-        }],
-    }
+    let (num_clients, called) = worker.run_everywhere(command?, deadline).await?;
+    let called = called.into();
+    Ok(CommandResult::Reached { num_clients, called })
 }

@@ -4,6 +4,10 @@
 //! patterns, `\` takes the next character literally. All alternatives are followed at once, so the cost of a match is bounded by the
 //! pattern's length.
 
+use ringmain_hub::protocol::Fault;
+
+use crate::limits;
+
 /// See the module.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ChannelPattern(Vec<PatternStep>);
@@ -23,6 +27,19 @@ enum PatternStep {
 }
 
 impl ChannelPattern {
+    /// Parses the pattern of a request. `None`: all channels, also for an empty text.
+    ///
+    /// # Errors
+    /// [`Fault::BAD_REQUEST`]: it is invalid, or exceeds [`limits::PATTERN_BYTES`].
+    pub(crate) fn parse_optional(text: Option<&str>) -> Result<Option<ChannelPattern>, Fault> {
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let pattern = Some(text).filter(|text| text.len() <= limits::PATTERN_BYTES);
+        let pattern = pattern.and_then(ChannelPattern::parse);
+        pattern.map(Some).ok_or(Fault::BAD_REQUEST)
+    }
+
     /// Parses a pattern. `None`: a class or a choice is not closed, or a class is empty.
     pub(crate) fn parse(text: &str) -> Option<ChannelPattern> {
         let mut steps = Vec::new();

@@ -18,7 +18,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::ChannelPattern;
 use crate::client::reply_queue::publication_weight;
 use crate::limits;
 use crate::options::Options;
@@ -178,7 +177,7 @@ pub(super) struct HistoryRemove {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Channels {
-    pattern: Option<String>,
+    pub(super) pattern: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -504,17 +503,5 @@ impl History {
             epoch: EpochFilter::parse(epoch.unwrap_or_default()),
         };
         (self.channel, query)
-    }
-}
-
-impl Channels {
-    /// Returns the pattern. `None`: all channels.
-    pub(super) fn read(self) -> Result<Option<ChannelPattern>, Fault> {
-        let Some(text) = self.pattern.filter(|text| !text.is_empty()) else {
-            return Ok(None);
-        };
-        let pattern = Some(text).filter(|text| text.len() <= limits::PATTERN_BYTES);
-        let pattern = pattern.and_then(|text| ChannelPattern::parse(&text));
-        pattern.map(Some).ok_or(Fault::BAD_REQUEST)
     }
 }

@@ -12,7 +12,8 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::worker::PublishOutcome;
+use crate::cluster::call::NodeInfo;
+use crate::worker::{CalledNodes, PublishOutcome};
 
 /// The result of a command.
 #[derive(Serialize)]
@@ -25,12 +26,8 @@ pub(super) enum CommandResult {
     Nothing {},
     Reached {
         num_clients: u32,
-        /// The nodes that have run the command, this one included; left out without a cluster.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        num_nodes: Option<u32>,
-        /// The nodes that have not responded in time.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        num_missing_nodes: Option<u32>,
+        #[serde(flatten)]
+        called: CalledJson,
     },
     Presence {
         presence: BTreeMap<String, ClientJson>,
@@ -42,9 +39,13 @@ pub(super) enum CommandResult {
     History(HistoryJson),
     Channels {
         channels: BTreeMap<String, ChannelJson>,
+        #[serde(flatten)]
+        called: CalledJson,
     },
     Info {
-        nodes: [NodeJson; 1],
+        nodes: Vec<NodeInfo>,
+        #[serde(flatten)]
+        called: CalledJson,
     },
 }
 
@@ -121,17 +122,24 @@ pub(super) struct ChannelJson {
     pub(super) num_clients: u32,
 }
 
-#[derive(Serialize)]
-pub(super) struct NodeJson {
-    pub(super) uid: String,
-    pub(super) name: &'static str,
-    pub(super) version: &'static str,
-    pub(super) num_clients: u64,
-    pub(super) num_users: u64,
-    pub(super) num_subs: u64,
-    pub(super) num_channels: u64,
-    /// In seconds.
-    pub(super) uptime: u64,
+/// The nodes of a cluster that a command has reached; empty without a cluster.
+#[derive(Default, Serialize)]
+pub(super) struct CalledJson {
+    /// The nodes that have run the command, this one included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_nodes: Option<u32>,
+    /// The nodes that have not responded in time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    num_missing_nodes: Option<u32>,
+}
+
+impl From<Option<CalledNodes>> for CalledJson {
+    fn from(called: Option<CalledNodes>) -> CalledJson {
+        CalledJson {
+            num_nodes: called.map(|called| called.responded + 1),
+            num_missing_nodes: called.map(|called| called.missing),
+        }
+    }
 }
 
 impl From<Fault> for ErrorJson {

@@ -8,10 +8,12 @@
 //! With a cluster, publications and queries of a channel are answered by its owner, which may be this node, and subscribers wait for the
 //! state of the channel. Must not know nodes or links.
 
-pub(crate) mod command;
+pub(crate) mod call;
+mod command;
 pub(crate) mod queue;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -83,21 +85,21 @@ pub enum ClusterRequest {
         /// The query.
         query: ChannelQuery,
     },
-    /// Runs a command on the other nodes. [`ClusterEvent::CommandFinished`] must follow.
-    Command {
+    /// Calls the other nodes. [`ClusterEvent::CallFinished`] must follow.
+    Call {
         /// The request.
         request: ClusterRequestId,
-        /// The command for [`ClusterEvent::Command`].
+        /// The content of [`ClusterEvent::Call`], up to [`CLUSTER_CALL_BYTES`](crate::limits::CLUSTER_CALL_BYTES).
         payload: Bytes,
     },
-    /// The result of [`ClusterEvent::Command`].
-    CommandResult {
-        /// The node that has sent the command.
+    /// The result of [`ClusterEvent::Call`].
+    CallResult {
+        /// The node that has called.
         from: u64,
-        /// Its number.
+        /// The number of the call there.
         call: u64,
-        /// Affected connections here.
-        connections: u32,
+        /// The result, up to [`CLUSTER_CALL_BYTES`](crate::limits::CLUSTER_CALL_BYTES).
+        payload: Bytes,
     },
 }
 
@@ -172,25 +174,21 @@ pub enum ClusterEvent {
         /// The result.
         result: Box<QueryResult>,
     },
-    /// A command of another node. [`ClusterRequest::CommandResult`] follows.
-    Command {
+    /// A call of another node. [`ClusterRequest::CallResult`] follows, unless the call is unknown.
+    Call {
         /// The node.
         from: u64,
-        /// The number of the command there.
+        /// The number of the call there.
         call: u64,
-        /// The command.
+        /// The content.
         payload: Bytes,
     },
-    /// The other nodes have run a command, or have not in time.
-    CommandFinished {
+    /// The other nodes have responded to a call, or have not in time.
+    CallFinished {
         /// The request.
         request: ClusterRequestId,
-        /// The nodes that have run it.
-        nodes: u32,
-        /// The nodes that have not responded. They may have run it.
-        missing: u32,
-        /// Affected connections of the nodes that have run it.
-        connections: u32,
+        /// The results by node. `None`: the node has not responded. It may have run the call.
+        results: Vec<(u64, Option<Bytes>)>,
     },
 }
 
@@ -199,6 +197,11 @@ impl ClusterEvent {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             ClusterEvent::Publication { published, .. } => published.data.len(),
+            ClusterEvent::Call { payload, .. } => payload.len(),
+            ClusterEvent::CallFinished { results, .. } => {
+                let received = results.iter().filter_map(|(_, result)| result.as_ref());
+                received.map(Bytes::len).sum()
+            }
             ClusterEvent::Synced { state, .. } => state
                 .publications
                 .iter()
@@ -216,8 +219,8 @@ impl ClusterEvent {
             | ClusterEvent::Lost { channel } => worker_of(queues, channel),
             ClusterEvent::Published { request, .. }
             | ClusterEvent::QueryResult { request, .. }
-            | ClusterEvent::CommandFinished { request, .. } => queue::worker_of_request(*request),
-            ClusterEvent::Command { .. } => 0,
+            | ClusterEvent::CallFinished { request, .. } => queue::worker_of_request(*request),
+            ClusterEvent::Call { .. } => 0,
         }
     }
 }
@@ -233,6 +236,16 @@ impl ClusterPort {
             return None;
         }
         Some(ClusterPort(Arc::clone(settings)))
+    }
+
+    /// Sets the name of this node for programs, once.
+    pub fn set_name(&self, name: &Arc<str>) {
+        let _ = self.0.name.set(Arc::clone(name));
+    }
+
+    /// Rejects all clients of this node with 503: it only owns channels.
+    pub fn refuse_clients(&self) {
+        self.0.refuses_clients.store(true, Ordering::Relaxed);
     }
 
     /// Returns the next request of the workers.

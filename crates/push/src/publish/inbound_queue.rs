@@ -31,6 +31,8 @@ pub(crate) enum Inbound {
     Expected(Vec<Arc<str>>),
     Command(Box<(ConnectionCommand, Receipt)>),
     Cluster(Box<ClusterEvent>),
+    /// Clients to send to other nodes.
+    Move(u32),
 }
 
 impl Inbound {
@@ -39,7 +41,11 @@ impl Inbound {
             Inbound::Publication { data, .. } => data.len(),
             Inbound::Records(records) => records.bytes(),
             Inbound::Cluster(event) => event.bytes(),
-            Inbound::Log(..) | Inbound::LogEnded(_) | Inbound::Expected(_) | Inbound::Command(_) => 0,
+            Inbound::Log(..)
+            | Inbound::LogEnded(_)
+            | Inbound::Expected(_)
+            | Inbound::Command(_)
+            | Inbound::Move(_) => 0,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::transport::http_stream::{Framing, HttpStream, limit_unacknowledged};
 use crate::transport::session_name::SessionName;
 use crate::worker::connect_limiter::{Handshake, reconnect_after};
 use crate::worker::worker_slot::{origin_checked_worker, request_worker};
-use crate::worker::{EmulatedMessage, PushWorker};
+use crate::worker::{EmulatedMessage, PushWorker, RemoteEmulation};
 
 pub(crate) fn add_routes(app: App) -> App {
     app.group("/connection", |group| {
@@ -209,10 +209,9 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
     let read = format.read(&body);
     let EmulationRequest { node, session, data } =
         read.map_err(|error| malformed_error("`session`, `node` and `data`", &error))?;
-    if node != **worker.node() {
-        return Err(Error::not_found(
-            "expected the `node` of this server's connect reply, found another one: the server was restarted, or is a different one; reconnect",
-        ));
+    let is_local = node == **worker.node();
+    if !is_local && !worker.is_clustered() {
+        return Err(unknown_node());
     }
     let Some(name) = SessionName::parse(&session) else {
         return Err(Error::bad_request(
@@ -238,13 +237,39 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
         format,
         data,
     };
-    if !worker.forward_emulated(name.worker, emulated) {
-        let expected =
-            "server overloaded: too many commands are queued between workers; reconnect a little later";
-        return Err(Error::new(503, expected).with_header("Retry-After", "1"));
+    let outcome = if !is_local {
+        // The rest of the limit of a call is for the names beside the message.
+        let limit = limits::CLUSTER_CALL_BYTES - 1024;
+        if emulated.data.len() > limit {
+            return Err(too_large(limit));
+        }
+        worker.emulate_remotely(node, name.worker, emulated).await
+    } else if worker.forward_emulated(name.worker, emulated) {
+        RemoteEmulation::Passed
+    } else {
+        RemoteEmulation::Busy
+    };
+    let problem = match outcome {
+        RemoteEmulation::Passed => None,
+        RemoteEmulation::UnknownNode => return Err(unknown_node()),
+        RemoteEmulation::Busy => Some(
+            "server overloaded: too many commands are queued between workers or nodes; reconnect a little later",
+        ),
+        RemoteEmulation::Late => Some(
+            "a node of the cluster has not responded: the commands may have been executed or not; reconnect",
+        ),
+    };
+    if let Some(problem) = problem {
+        return Err(Error::new(503, problem).with_header("Retry-After", "1"));
     }
     // The client of a session that has ended is notified by the end of its stream.
     reply.no_content()
+}
+
+fn unknown_node() -> Error {
+    Error::not_found(
+        "expected the `node` of this server's connect reply, found another one: the server was restarted, or is a different one; reconnect",
+    )
 }
 
 fn admit(request: &Request<'_>, worker: &PushWorker) -> Result<Handshake> {

@@ -120,6 +120,17 @@ impl ClientRegistry {
             .collect()
     }
 
+    /// Returns a connected client near a random slot, among so many slots.
+    pub(super) fn pick(&self, random: u64, probes: usize) -> Option<Rc<Client>> {
+        let clients = self.clients.borrow();
+        let first = (random % clients.len().max(1) as u64) as usize;
+        let slots = clients[first..].iter().chain(&clients[..first]);
+        let mut connected = slots.take(probes).flatten();
+        connected
+            .find(|client| client.transport.borrow().is_open())
+            .map(Rc::clone)
+    }
+
     /// Returns all connected clients of this worker.
     pub(super) fn connected(&self) -> Vec<Rc<Client>> {
         self.clients.borrow().iter().flatten().map(Rc::clone).collect()

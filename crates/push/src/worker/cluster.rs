@@ -19,11 +19,8 @@ use ringmain_hub::shard::ChannelShard;
 
 use super::PushWorker;
 use super::pending_replies::ReplyGroup;
-use super::user_commands::ConnectionCommand;
 use crate::cluster::queue::request_id;
-use crate::cluster::{
-    ClusterEvent, ClusterPublishOutcome, ClusterRequest, MirrorSync, MirroredState, command,
-};
+use crate::cluster::{ClusterEvent, ClusterPublishOutcome, ClusterRequest, MirrorSync, MirroredState};
 use crate::limits;
 
 /// See the module.
@@ -32,7 +29,8 @@ pub(super) struct ClusterChannels {
     channels: BTreeMap<Arc<str>, MirroredChannel>,
     /// The workers' requests that the cluster answers, by number; those without a request of a worker need no reply.
     pending: BTreeMap<u64, Option<(WorkerId, RequestId)>>,
-    commands: BTreeMap<u64, Rc<ReplyGroup<ClusterCommandResult>>>,
+    /// The calls in flight.
+    pub(super) calls: BTreeMap<u64, Rc<ReplyGroup<CallResults>>>,
     last_request: u64,
     /// Requests that wait for room in the queue.
     outbox: VecDeque<ClusterRequest>,
@@ -46,18 +44,11 @@ struct MirroredChannel {
     held_since: Duration,
 }
 
-/// The result of a command on the other nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ClusterCommandResult {
-    /// The nodes that have run it.
-    pub(crate) nodes: u32,
-    /// The nodes that have not responded.
-    pub(crate) missing: u32,
-    pub(crate) connections: u32,
-}
+/// The results of a call by node. `None`: the node has not responded.
+pub(super) type CallResults = Vec<(u64, Option<Bytes>)>;
 
 impl ClusterChannels {
-    fn draw_request(&mut self, worker: usize) -> crate::cluster::ClusterRequestId {
+    pub(super) fn draw_request(&mut self, worker: usize) -> crate::cluster::ClusterRequestId {
         self.last_request += 1;
         request_id(worker, self.last_request)
     }
@@ -332,78 +323,20 @@ impl PushWorker {
                     result,
                 });
             }
-            ClusterEvent::Command { from, call, payload } => self.run_remote_command(from, call, &payload),
-            ClusterEvent::CommandFinished {
-                request,
-                nodes,
-                missing,
-                connections,
-            } => {
-                if let Some(group) = cluster.commands.remove(&request.0) {
-                    group.set_reply(
-                        0,
-                        ClusterCommandResult {
-                            nodes,
-                            missing,
-                            connections,
-                        },
-                    );
+            ClusterEvent::Call { from, call, payload } => self.run_call(from, call, &payload),
+            ClusterEvent::CallFinished { request, results } => {
+                if let Some(group) = cluster.calls.remove(&request.0) {
+                    group.set_reply(0, results);
                 }
             }
         }
     }
 
-    /// Runs a command of another node on the connections of this one, and reports their number.
-    fn run_remote_command(&self, from: u64, call: u64, payload: &Bytes) {
-        let Some(command) = command::decode(payload) else {
-            log::warn!("push: a node of the cluster has sent a command that this version does not know");
-            return;
-        };
-        let worker = self.clone();
-        let spawned = self.0.cx.spawn(async move {
-            let deadline = worker.reply_deadline();
-            // Without a result the other node reports that this one has not responded.
-            if let Ok(Some(connections)) = worker.run_counted(command, deadline).await {
-                worker.send_to_cluster(ClusterRequest::CommandResult {
-                    from,
-                    call,
-                    connections,
-                });
-            }
-        });
-        if spawned.is_err() {
-            log::warn!("push: no capacity for a command of another node");
-        }
-    }
-
-    fn send_to_cluster(&self, request: ClusterRequest) {
+    pub(super) fn send_to_cluster(&self, request: ClusterRequest) {
         if let Some(cluster) = &self.0.cluster {
             cluster.borrow_mut().outbox.push_back(request);
             self.wake();
         }
-    }
-
-    /// Runs a command on the other nodes. `None`: there is no cluster.
-    pub(crate) async fn run_on_cluster(
-        &self,
-        command: &ConnectionCommand,
-        deadline: Duration,
-    ) -> Option<ClusterCommandResult> {
-        let cluster = self.0.cluster.as_ref()?;
-        let group = ReplyGroup::new(1);
-        let request = {
-            let mut cluster = cluster.borrow_mut();
-            let request = cluster.draw_request(self.0.cx.worker());
-            cluster.commands.insert(request.0, Rc::clone(&group));
-            request
-        };
-        self.send_to_cluster(ClusterRequest::Command {
-            request,
-            payload: command::encode(command),
-        });
-        let results = group.all(&self.0.cx, deadline).await;
-        cluster.borrow_mut().commands.remove(&request.0);
-        results?.into_iter().next()
     }
 
     /// Passes queued requests to the cluster, as far as there is room.

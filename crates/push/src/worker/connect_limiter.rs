@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringmain_engine::Cx;
@@ -68,16 +69,24 @@ impl PushWorker {
     /// # Errors
     /// 503 with a random `Retry-After`, so that clients that connected at once do not do so again.
     pub(crate) fn admit_connection(&self) -> Result<Handshake> {
+        if self.0.settings.refuses_clients.load(Ordering::Relaxed) {
+            self.0.metrics.count_refused(Refusal::Role);
+            return Err(self
+                .retry_later("this node is a push-server, which has no clients: connect to a push-gateway"));
+        }
         let options = self.options();
         let now = self.0.cx.now().since(Time(0));
         let limiter = &self.0.connect_limiter;
         let admitted = limiter.try_admit(options.pending_connects, options.connects_per_second, now);
         admitted.map_err(|refusal| {
             self.0.metrics.count_refused(refusal);
-            let after = reconnect_after(&self.0.cx);
-            let message = "too many clients connect at once; retry a little later";
-            Error::new(503, message).with_header("Retry-After", after.to_string())
+            self.retry_later("too many clients connect at once; retry a little later")
         })
+    }
+
+    fn retry_later(&self, message: &'static str) -> Error {
+        let after = reconnect_after(&self.0.cx);
+        Error::new(503, message).with_header("Retry-After", after.to_string())
     }
 }
 

@@ -48,6 +48,7 @@ impl PushWorker {
                     records.publish(&mut shard, now);
                 }
                 Inbound::Cluster(event) => self.apply_cluster_event(&mut shard, *event, now),
+                Inbound::Move(count) => self.send_clients_away(count),
                 Inbound::Log(id, event) => shard.handle_log_event(id, event),
                 Inbound::LogEnded(id) => shard.end_log(id.epoch),
                 Inbound::Expected(prefixes) => shard.expect_logs(prefixes),

@@ -11,6 +11,7 @@ mod api_publish;
 mod client_interface;
 mod clients;
 mod cluster;
+mod cluster_calls;
 mod conflation;
 pub(crate) mod connect_limiter;
 mod expiry;
@@ -21,6 +22,7 @@ pub(crate) mod mesh;
 mod options_cache;
 pub(crate) mod pending_replies;
 mod ping;
+mod rebalance;
 mod survey;
 pub(crate) mod user_commands;
 pub(crate) mod user_connections;
@@ -65,6 +67,7 @@ use user_commands::ConnectionCommand;
 use wakeup::Wakeup;
 
 pub(crate) use api_publish::{ApiPublication, PendingPublish, PublicationPool, PublishOutcome};
+pub(crate) use cluster_calls::{CalledNodes, RemoteEmulation};
 
 /// A worker's part of push. Clones refer to the same.
 #[derive(Clone)]

@@ -7,6 +7,7 @@ mod app_backend;
 mod app_proxy;
 mod app_proxy_connect;
 mod app_proxy_outcomes;
+mod cluster_calls;
 mod conflation;
 mod connect_limits;
 mod data_formats;

@@ -16,13 +16,30 @@
   "addresses" (dict "pool" $pool)
   "controller" .Values.gatewayAPI.controllerName) -}}
 {{- end -}}
+{{- $cluster := .Values.pushCluster -}}
+{{- if $cluster.name -}}
+{{- $folder := "/etc/ringmain-push" -}}
+{{- $_ := set $set "certificates" (dict "push-node" (dict "chain" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder))) -}}
+{{- $_ := set $set "authorities" (dict "push-nodes" (printf "%s/ca.crt" $folder)) -}}
+{{- $service := dict "service" $cluster.name "port" "push-cluster" -}}
+{{- $tls := dict "certificate" "push-node" "authorities" "push-nodes" "server_name" $cluster.serverName -}}
+{{- $_ := set $set "push" (dict "cluster" (dict
+  "listen" (printf "%s:%d" $cluster.address (int $cluster.port))
+  "name" "${env:POD_NAME}"
+  "role" $cluster.role
+  "weight" (int $cluster.weight)
+  "nodes" (dict "kubernetes" $service)
+  "tls" $tls)) -}}
+{{- end -}}
 {{- toYaml (mergeOverwrite (deepCopy .Values.config) $set) -}}
 {{- end -}}
 
 {{/* The keys that a process reads only at its start: a change of them replaces Pods. */}}
 {{- define "ringmain.startConfig" -}}
 {{- $config := include "ringmain.config" . | fromYaml -}}
-{{- pick $config "admin" "access_log" "kubernetes" "limits" | toJson -}}
+{{- $start := pick $config "admin" "access_log" "kubernetes" "limits" -}}
+{{- with dig "push" "cluster" "" $config -}}{{- $_ := set $start "push.cluster" . -}}{{- end -}}
+{{- toJson $start -}}
 {{- end -}}
 
 {{/* Rejects combinations that the schema cannot describe in words. */}}
@@ -44,6 +61,18 @@
 {{- end -}}
 {{- if hasKey $config "kubernetes" -}}
 {{- fail "config.kubernetes: set gatewayAPI instead, from which the chart writes this key" -}}
+{{- end -}}
+{{- if hasKey ($config.push | default dict) "cluster" -}}
+{{- fail "config.push.cluster: set pushCluster instead, which has the Service and the rights, too" -}}
+{{- end -}}
+{{- if and $v.pushCluster.name (not $v.pushCluster.tlsSecret) -}}
+{{- fail "pushCluster.tlsSecret is required: nodes authenticate each other, with certificates of an authority for this purpose alone" -}}
+{{- end -}}
+{{- if and $v.pushCluster.name $v.hostNetwork -}}
+{{- fail "pushCluster is for Pods with a network of their own: with hostNetwork several would have one address" -}}
+{{- end -}}
+{{- if and $v.pushCluster.name (not $v.existingConfigMap) (not $config.push) -}}
+{{- fail "pushCluster.name: config has no push" -}}
 {{- end -}}
 {{- range $key := list "address" "metrics" -}}
 {{- if hasKey ($config.admin | default dict) $key -}}

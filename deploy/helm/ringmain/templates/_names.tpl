@@ -44,6 +44,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* The label of the Pods of a push cluster, in all of its releases. */}}
+{{- define "ringmain.pushClusterLabel" -}}
+ringmain.dev/push-cluster: {{ .Values.pushCluster.name }}
+{{- end -}}
+
 {{- define "ringmain.image" -}}
 {{- $image := .Values.image -}}
 {{- if $image.digest -}}

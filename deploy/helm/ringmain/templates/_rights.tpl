@@ -79,6 +79,13 @@
   verbs: [get, update]
 {{- end -}}
 
+{{/* The nodes of the push cluster. */}}
+{{- define "ringmain.nodeRules" -}}
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+{{- end -}}
+
 {{/* The head of a binding's subject. */}}
 {{- define "ringmain.subjects" -}}
 - kind: ServiceAccount

@@ -24,14 +24,17 @@ use self::listeners::{CertificateCache, ListenerRow};
 use self::snapshot::{BrokerFailure, BrokerStatus, ConfigSummary, Sample, SnapshotBuilder};
 use super::AdminContext;
 use super::cluster_status::cluster_status;
-use crate::limits::{DASHBOARD_INTERVAL, DASHBOARD_LISTENERS, DASHBOARD_PROBLEMS, DASHBOARD_RETRY};
+use super::push_cluster_status::push_cluster_status;
+use crate::limits::{
+    DASHBOARD_INTERVAL, DASHBOARD_LISTENERS, DASHBOARD_PROBLEMS, DASHBOARD_RETRY, DASHBOARD_ROUTES,
+};
 
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
 
 /// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
 /// this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-UdS2PVuw7WyM9u62WspcxEM0rpX4b2cfCduMHaOOyqc='; script-src 'sha256-3OodNZ+xN0xDaI2k62nSq8yc4/lKrPv5e6iwOsD9lFk='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-UdS2PVuw7WyM9u62WspcxEM0rpX4b2cfCduMHaOOyqc='; script-src 'sha256-zGOZCqlp+ZaLLm1xx2SnvTc7PlIxdwBzMZL6ZHGfz7A='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest snapshot, shared by all viewers, and the history.
@@ -241,6 +244,10 @@ fn take_sample(inner: &AdminContext, at: Duration) -> Sample {
         upstreams: inner.gateway.upstreams(),
         faults: inner.gateway.fault_counts(),
         brokers: brokers(inner),
+        push_cluster: push_cluster_status(inner).map(|mut status| {
+            status.truncate(DASHBOARD_ROUTES);
+            status
+        }),
         kubernetes: cluster_status(inner).map(|mut followed| {
             followed.truncate(DASHBOARD_PROBLEMS);
             followed

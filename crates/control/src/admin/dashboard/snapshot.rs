@@ -16,6 +16,7 @@ use super::listeners::{CertificateFacts, CertificateRow, ListenerRow, certificat
 use super::push::PushRow;
 use super::upstreams::UpstreamRow;
 use crate::admin::cluster_status::ClusterStatus;
+use crate::admin::push_cluster_status::PushClusterStatus;
 use crate::limits::{DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
 
 /// All counters at an instant.
@@ -51,6 +52,8 @@ pub(super) struct Sample {
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) faults: Vec<(Fault, u64)>,
     pub(super) brokers: Vec<BrokerStatus>,
+    /// This node of a push cluster.
+    pub(super) push_cluster: Option<PushClusterStatus>,
     /// The cluster that is followed.
     pub(super) kubernetes: Option<ClusterStatus>,
 }
@@ -146,6 +149,7 @@ struct Snapshot<'a> {
     handshakes_failed: u64,
     handshakes: u64,
     push: Option<PushRow>,
+    push_cluster: Option<PushClusterRow<'a>>,
     listeners: &'a [ListenerRow],
     certificates: Vec<CertificateRow<'a>>,
     more_certificates: usize,
@@ -200,6 +204,13 @@ struct BrokerRow<'a> {
 }
 
 #[derive(Serialize)]
+struct PushClusterRow<'a> {
+    #[serde(flatten)]
+    status: &'a PushClusterStatus,
+    crossed_per_s: f64,
+}
+
+#[derive(Serialize)]
 struct FaultRow<'a> {
     fault: &'a str,
     side: &'a str,
@@ -244,6 +255,13 @@ impl SnapshotBuilder {
             handshakes: now.handshakes.0,
             handshakes_failed: now.handshakes.1,
             push: push.map(|push| PushRow::of(push, self.last.push.as_ref(), per_s)),
+            push_cluster: now.push_cluster.as_ref().map(|status| {
+                let before = self.last.push_cluster.as_ref();
+                PushClusterRow {
+                    status,
+                    crossed_per_s: per_s(status.crossed, before.map_or(status.crossed, |it| it.crossed)),
+                }
+            }),
             listeners: &now.listeners,
             certificates,
             more_certificates,

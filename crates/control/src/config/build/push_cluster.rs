@@ -4,12 +4,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ringmain_cluster::limits::{NAME_BYTES, WEIGHT_MAX};
-use ringmain_gateway::model::{self, PushCluster, PushClusterTls};
+use ringmain_gateway::model::{
+    self, PushCluster, PushClusterTls, PushMembership, PushRebalance, PushRole, PushService,
+};
 
-use super::{Builder, list_items, parsed_value};
+use super::{Builder, field_value, list_items, parsed_value, zone_name};
 use crate::config::document::{self, Field};
 use crate::config::error::{FilePosition, quote};
-use crate::config::fields::Spanned;
+use crate::config::fields::{ShortOrFull, Spanned};
+use crate::config::scalars::{Fraction, Multiple, ServiceName, ServicePort};
+
+type NodeItem = Spanned<ShortOrFull<String, document::PushNodesSection>>;
 
 impl Builder<'_> {
     /// Builds the cluster. `None`: an error was reported.
@@ -41,7 +46,10 @@ impl Builder<'_> {
                 .report(position, "the keys `listen` and `nodes`", found);
         }
         let listen = self.build_cluster_address(part.listen);
-        let nodes = self.build_cluster_nodes(list_items(part.nodes));
+        let nodes_at = part.nodes.as_ref().map(|at| at.position);
+        let nodes = self.build_membership(list_items(part.nodes));
+        let has_zone = part.zone.is_some();
+        let zone = zone_name(self.errors, part.zone);
         let name = self.build_cluster_name(part.name);
         let weight = match part.weight {
             None => Some(1),
@@ -53,6 +61,10 @@ impl Builder<'_> {
                 }
                 is_valid
             }),
+        };
+        let rebalance = match part.rebalance {
+            None => None,
+            Some(at) => Some(self.build_rebalance(at.value?, at.position)?),
         };
         let tls = match part.tls {
             None => None,
@@ -66,12 +78,23 @@ impl Builder<'_> {
                 .report(listen_at, expected, quote(&listen.to_string()));
             return None;
         }
+        let nodes = nodes?;
+        if let (PushMembership::Kubernetes(_), Some(tls)) = (&nodes, &tls)
+            && tls.server_name.is_none()
+        {
+            let expected = "the key `tls.server_name` with `nodes.kubernetes`: Pods have no name that their certificates could be \
+                            verified against";
+            self.errors.report(nodes_at.unwrap_or(position), expected, "none");
+            return None;
+        }
         Some(Arc::new(PushCluster {
             name: name?.unwrap_or_else(|| listen.to_string().into()),
-            zone: self.zone.clone(),
+            role: field_value(part.role).map(convert_role).unwrap_or_default(),
+            zone: zone.or_else(|| self.zone.clone().filter(|_| !has_zone)),
             weight: weight?,
+            rebalance,
             listen,
-            nodes: nodes?,
+            nodes,
             tls,
         }))
     }
@@ -87,13 +110,36 @@ impl Builder<'_> {
         Some((address?, at.position))
     }
 
-    fn build_cluster_nodes(&self, items: Vec<Spanned<String>>) -> Option<Vec<Arc<str>>> {
+    fn build_membership(&self, mut items: Vec<NodeItem>) -> Option<PushMembership> {
+        if let [
+            Spanned {
+                value: Some(ShortOrFull::Full(_)),
+                ..
+            },
+        ] = items[..]
+        {
+            let at = items.pop()?;
+            let Some(ShortOrFull::Full(part)) = at.value else {
+                return None;
+            };
+            return self
+                .build_service(part, at.position)
+                .map(PushMembership::Kubernetes);
+        }
         let mut nodes = Vec::new();
         let mut is_valid = !items.is_empty();
         for at in items {
-            let Some(node) = at.value else {
-                is_valid = false;
-                continue;
+            let node = match at.value {
+                Some(ShortOrFull::Short(node)) => node,
+                Some(ShortOrFull::Full(_)) => {
+                    let expected = "either nodes, each `HOST:PORT`, or the key `kubernetes` alone";
+                    self.errors.report(at.position, expected, "both");
+                    return None;
+                }
+                None => {
+                    is_valid = false;
+                    continue;
+                }
             };
             let is_node = node.rsplit_once(':').is_some_and(|(host, port)| {
                 !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
@@ -105,7 +151,39 @@ impl Builder<'_> {
             }
             nodes.push(node.into());
         }
-        is_valid.then_some(nodes)
+        is_valid.then_some(PushMembership::Names(nodes))
+    }
+
+    fn build_service(&self, part: document::PushNodesSection, position: FilePosition) -> Option<PushService> {
+        let Some(at) = part.kubernetes else {
+            self.errors.report(position, "the key `kubernetes`", "none");
+            return None;
+        };
+        if !cfg!(feature = "kubernetes") {
+            let expected = "a build with the feature `kubernetes` (cargo build --features kubernetes)";
+            self.errors
+                .report(at.position, expected, "one without it, and `kubernetes`");
+            return None;
+        }
+        let part = at.value?;
+        if part.service.is_none() || part.port.is_none() {
+            let found = match (&part.service, &part.port) {
+                (None, None) => "neither",
+                _ => "one",
+            };
+            self.errors
+                .report(at.position, "the keys `service` and `port`", found);
+            return None;
+        }
+        let has_namespace = part.namespace.is_some();
+        let namespace = parsed_value(part.namespace).map(|ServiceName(name)| name);
+        let ServiceName(service) = parsed_value(part.service)?;
+        let ServicePort(port) = parsed_value(part.port)?;
+        (namespace.is_some() == has_namespace).then_some(PushService {
+            service,
+            namespace,
+            port,
+        })
     }
 
     fn build_cluster_name(&self, at: Field<String>) -> Option<Option<Arc<str>>> {
@@ -117,6 +195,48 @@ impl Builder<'_> {
             return None;
         }
         Some(Some(name.into()))
+    }
+
+    fn build_rebalance(
+        &self,
+        part: document::PushRebalanceSection,
+        position: FilePosition,
+    ) -> Option<PushRebalance> {
+        let is_complete = |is_some, has_value| !is_some || has_value;
+        let given = [part.above.is_some(), part.until.is_some(), part.rate.is_some()];
+        let above = parsed_value(part.above).map(|Multiple(hundredths)| hundredths);
+        let until = parsed_value(part.until).map(|Multiple(hundredths)| hundredths);
+        let rate = parsed_value(part.rate).map(|Fraction(fraction)| fraction);
+        let values = [above.is_some(), until.is_some(), rate.is_some()];
+        if !given
+            .into_iter()
+            .zip(values)
+            .all(|(is_some, has_value)| is_complete(is_some, has_value))
+        {
+            // An error was reported.
+            return None;
+        }
+        let default = PushRebalance::default();
+        let rebalance = PushRebalance {
+            above_percent: above.unwrap_or(default.above_percent),
+            until_percent: until.unwrap_or(default.until_percent),
+            rate: rate.unwrap_or(default.rate),
+        };
+        if rebalance.until_percent >= rebalance.above_percent {
+            let expected = "a value of `until` below that of `above`";
+            let found = format!(
+                "{} and {}",
+                as_multiple(rebalance.until_percent),
+                as_multiple(rebalance.above_percent)
+            );
+            self.errors.report(position, expected, found);
+            return None;
+        }
+        if rebalance.rate.part == 0 {
+            self.errors.report(position, "a `rate` above 0", "0");
+            return None;
+        }
+        Some(rebalance)
     }
 
     fn build_cluster_tls(
@@ -140,5 +260,17 @@ impl Builder<'_> {
             authorities,
             server_name: parsed_value(part.server_name).map(|name| name.as_str().into()),
         })
+    }
+}
+
+fn as_multiple(percent: u16) -> String {
+    format!("{}.{:02}", percent / 100, percent % 100)
+}
+
+fn convert_role(part: document::PushRole) -> PushRole {
+    match part {
+        document::PushRole::All => PushRole::All,
+        document::PushRole::PushGateway => PushRole::PushGateway,
+        document::PushRole::PushServer => PushRole::PushServer,
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    self, ActiveHealth, Balance, Distance, Endpoint, EndpointLocation, HashKey, HealthCheck, StatusRange,
-    Target, TlsVersion, Trust,
+    self, ActiveHealth, Balance, ClaimPath, Distance, Endpoint, EndpointLocation, HashKey, HealthCheck,
+    PushBalance, StatusRange, Target, TlsVersion, Trust,
 };
 use ringmain_gateway::table::ConfigPart;
 
@@ -112,6 +112,7 @@ impl Builder<'_> {
             &mut upstream.balance,
             field_value(part.balance).map(convert_balance),
         );
+        upstream.hash_balance_factor = field_value(part.hash_balance_factor);
         if let Some(zones) = part.zones {
             if !self.has_zone {
                 let expected = "the top-level key `zone` with the zone of this process";
@@ -204,6 +205,9 @@ fn convert_balance(part: document::Balance) -> Balance {
         document::HashKey::Header(Parsed(name)) => HashKey::Header(name),
         document::HashKey::Source => HashKey::Source,
         document::HashKey::Path => HashKey::Path,
+        document::HashKey::Query(name) => HashKey::Query(name.into()),
+        document::HashKey::Identity => HashKey::Identity,
+        document::HashKey::Claim(path) => HashKey::Claim(ClaimPath(path.into())),
     };
     match part {
         document::Balance::RoundRobin => Balance::RoundRobin,
@@ -214,6 +218,9 @@ fn convert_balance(part: document::Balance) -> Balance {
         },
         document::Balance::RingHash(part) => Balance::RingHash(key(part)),
         document::Balance::Maglev(part) => Balance::Maglev(key(part)),
+        document::Balance::Push(part) => Balance::Push(PushBalance {
+            key: field_value(part.key).map(key),
+        }),
     }
 }
 

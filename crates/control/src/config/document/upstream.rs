@@ -23,6 +23,10 @@ pub(in crate::config) struct UpstreamSection {
     pub(in crate::config) proxy_protocol: Field<ProxyProtocolVersion>,
     /// The load balancing policy. Default: `least_request`.
     pub(in crate::config) balance: Field<Balance>,
+    /// The bound of consistent hashing: an endpoint whose load is above this percentage of its share of the total is passed over, so
+    /// that a frequent key does not overload it. The load is the number of requests in flight, or of clients where all endpoints
+    /// report it. From 101 to 10000. Only with a hash key in `balance`. Default: none; 125 with `balance.push.key`. Example: `125`.
+    pub(in crate::config) hash_balance_factor: Field<u16>,
     /// Prefers endpoints of the zone of this process, which needs the top-level key `zone`. Default: none.
     pub(in crate::config) zones: Field<ZonePreference>,
     /// The limits of connections and requests.
@@ -136,6 +140,19 @@ pub(in crate::config) enum Balance {
     RingHash(HashKey),
     /// Maglev: a hash table with an even distribution.
     Maglev(HashKey),
+    /// For new clients of push servers: of two random servers with room the one that is less loaded, by the load that they report in
+    /// responses to health checks; those of this zone first, unless they are 1.5 times as loaded as the others.
+    Push(PushBalanceSection),
+}
+
+/// The options of the policy for push servers. Example: `{key: {claim: sub}}`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "PushBalance")]
+pub(in crate::config) struct PushBalanceSection {
+    /// The key by which clients go to the same server, as long as that has room and its load is within `hash_balance_factor`, by
+    /// default 125. Default: none, clients go to the less loaded server. Example: `{claim: sub}`.
+    pub(in crate::config) key: Field<HashKey>,
 }
 
 /// The options of peak EWMA. Example: `{half_life: 10s}`.
@@ -147,7 +164,7 @@ pub(in crate::config) struct PeakEwmaSection {
     pub(in crate::config) half_life: Field<Parsed<Time>>,
 }
 
-/// The hash key.
+/// The hash key. Requests without it go to a random endpoint.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum HashKey {
@@ -159,6 +176,12 @@ pub(in crate::config) enum HashKey {
     Source,
     /// The path.
     Path,
+    /// The first value of a query parameter.
+    Query(String),
+    /// The client's identity, as determined by the rule's policies.
+    Identity,
+    /// A claim of the token that the rule's policy `jwt` has verified, such as `sub` or `realm_access.tenant`.
+    Claim(String),
 }
 
 /// The limits of connections and requests, process-wide. Example: `{connections: 256}`.

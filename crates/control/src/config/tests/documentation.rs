@@ -135,6 +135,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         UPSTREAM,
         "{endpoints: '127.0.0.1:1', balance: {peak_ewma: @}}",
     ),
+    (
+        "PushBalance",
+        UPSTREAM,
+        "{endpoints: '127.0.0.1:1', health: {active: {path: /readyz}}, balance: {push: @}}",
+    ),
     ("Pool", UPSTREAM, "{endpoints: '127.0.0.1:1', pool: @}"),
     ("SlowStart", UPSTREAM, "{endpoints: '127.0.0.1:1', slow_start: @}"),
     ("Health", UPSTREAM, "{endpoints: '127.0.0.1:1', health: @}"),
@@ -165,9 +170,24 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("PushLimits", PUSH, "{anonymous: true, limits: @}"),
     ("PushCluster", PUSH, "{anonymous: true, cluster: @}"),
     (
+        "PushNodes",
+        PUSH,
+        "{anonymous: true, cluster: {listen: '127.0.0.1:7946', nodes: @}}",
+    ),
+    (
+        "PushService",
+        PUSH,
+        "{anonymous: true, cluster: {listen: '127.0.0.1:7946', nodes: {kubernetes: @}}}",
+    ),
+    (
         "PushClusterTls",
         CLUSTER,
         "{listen: '10.0.0.5:7946', nodes: 'push:7946', tls: @}",
+    ),
+    (
+        "PushRebalance",
+        CLUSTER,
+        "{listen: '127.0.0.1:7946', nodes: 'push:7946', rebalance: @}",
     ),
     ("Nats", PUSH, "{anonymous: true, nats: {prices: @}}"),
     (

@@ -69,6 +69,7 @@ pub(super) fn check_upstream(
     {
         report("balance.peak_ewma", "a time above 0", "0".to_owned());
     }
+    check_balance(upstream, &mut report);
     check_health(upstream, &mut report);
     problems.0.len() == before
 }
@@ -154,6 +155,35 @@ fn check_retry_budget(budget: &RetryBudget, report: &mut impl FnMut(&'static str
     }
     if budget.interval.is_some_and(|interval| interval.is_zero()) {
         report("retry_budget.interval", "a time above 0", "0".to_owned());
+    }
+}
+
+/// Checks the keys of load balancing that depend on each other.
+fn check_balance(upstream: &Upstream, report: &mut impl FnMut(&'static str, &str, String)) {
+    let is_push = matches!(upstream.balance, Balance::Push(_));
+    if is_push && upstream.zones.is_some() {
+        let expected = "no `zones` with `balance: push`, which prefers the zone by itself";
+        report("zones", expected, "both".to_owned());
+    }
+    let Some(factor) = upstream.hash_balance_factor else {
+        return;
+    };
+    if !limits::HASH_BALANCE_FACTORS.contains(&factor) {
+        let (least, most) = (
+            limits::HASH_BALANCE_FACTORS.start(),
+            limits::HASH_BALANCE_FACTORS.end(),
+        );
+        let expected = format!("a percentage from {least} to {most}");
+        report("hash_balance_factor", &expected, factor.to_string());
+    }
+    let has_key = match &upstream.balance {
+        Balance::RingHash(_) | Balance::Maglev(_) => true,
+        Balance::Push(push) => push.key.is_some(),
+        _ => false,
+    };
+    if !has_key {
+        let expected = "`balance` with a key: `ring_hash`, `maglev`, or `push` with `key`";
+        report("hash_balance_factor", expected, "none".to_owned());
     }
 }
 

@@ -1,0 +1,160 @@
+//! This process as a node of a push cluster, and the other nodes, as the administration shows them: one document for the API and the page.
+
+use ringmain_cluster::links::{ClusterReport, NodeReport};
+use ringmain_cluster::member::{Member, Role};
+use serde::Serialize;
+
+use super::AdminContext;
+
+/// This node, and the others in the order of their names.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct PushClusterStatus {
+    pub(super) uid: String,
+    pub(super) name: String,
+    pub(super) role: &'static str,
+    pub(super) zone: String,
+    pub(super) weight: u16,
+    /// `active`, `leaving` or `left`.
+    pub(super) state: &'static str,
+    /// The address for links of other nodes.
+    pub(super) listen: String,
+    /// Connected clients.
+    pub(super) clients: u64,
+    /// The clients here, relative to the share of this node by its weight. `None`: it has no clients by its role, or there are none.
+    pub(super) load_ratio: Option<f64>,
+    /// No other node that owns channels is linked, and this one owns none either.
+    pub(super) lacks_servers: bool,
+    pub(super) owned_channels: usize,
+    pub(super) mirrors: usize,
+    /// Publications and queries that wait for another node.
+    pub(super) waiting_requests: usize,
+    /// Publications that were sent to other nodes.
+    pub(super) crossed: u64,
+    /// Gaps of channels here.
+    pub(super) gaps: u64,
+    /// Channels that were handed to other nodes.
+    pub(super) moved_channels: u64,
+    /// Nodes that were removed because they were silent.
+    pub(super) removed: u64,
+    pub(super) nodes: Vec<NodeRow>,
+    /// Further nodes, which are not listed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) more_nodes: usize,
+}
+
+/// Another node, as it has reported itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct NodeRow {
+    pub(super) uid: String,
+    pub(super) name: String,
+    pub(super) role: &'static str,
+    pub(super) zone: String,
+    pub(super) weight: u16,
+    pub(super) state: &'static str,
+    pub(super) clients: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl PushClusterStatus {
+    /// Limits the list of nodes, and counts the rest.
+    pub(super) fn truncate(&mut self, max: usize) {
+        self.more_nodes += self.nodes.len().saturating_sub(max);
+        self.nodes.truncate(max);
+    }
+
+    pub(super) fn new(
+        member: &Member,
+        report: &ClusterReport,
+        clients: u64,
+        is_leaving: bool,
+    ) -> PushClusterStatus {
+        let state = match (report.has_left, is_leaving) {
+            (true, _) => "left",
+            (false, true) => "leaving",
+            (false, false) => "active",
+        };
+        PushClusterStatus {
+            uid: member.uid.to_string(),
+            name: member.name.to_string(),
+            role: role_label(member.role),
+            zone: member.zone.to_string(),
+            weight: member.weight,
+            state,
+            clients,
+            load_ratio: load_ratio(member, report, clients),
+            owned_channels: report.counts.owned,
+            mirrors: report.counts.mirrors,
+            waiting_requests: report.counts.requests,
+            crossed: report.counts.crossed,
+            gaps: report.counts.gaps,
+            moved_channels: report.counts.moved,
+            removed: report.counts.removed,
+            nodes: report.nodes.iter().map(NodeRow::from).collect(),
+            ..PushClusterStatus::default()
+        }
+    }
+}
+
+impl From<&NodeReport> for NodeRow {
+    fn from(node: &NodeReport) -> NodeRow {
+        NodeRow {
+            uid: node.uid.to_string(),
+            name: node.name.to_string(),
+            role: role_label(node.role),
+            zone: node.zone.to_string(),
+            weight: node.weight,
+            state: if node.is_leaving { "leaving" } else { "active" },
+            clients: node.clients,
+        }
+    }
+}
+
+/// Returns the name of a role in the configuration.
+pub(super) const fn role_label(role: Role) -> &'static str {
+    match role {
+        Role::All => "all",
+        Role::Gateway => "push-gateway",
+        Role::Server => "push-server",
+    }
+}
+
+/// Returns the clients here relative to the share of this node among nodes that have clients, by weight.
+fn load_ratio(member: &Member, report: &ClusterReport, clients: u64) -> Option<f64> {
+    if member.role == Role::Server {
+        return None;
+    }
+    let others = report
+        .nodes
+        .iter()
+        .filter(|node| node.role != Role::Server && !node.is_leaving);
+    let (mut all, mut weights) = (clients as f64, f64::from(member.weight));
+    for node in others {
+        all += f64::from(node.clients);
+        weights += f64::from(node.weight);
+    }
+    let share = all * f64::from(member.weight) / weights;
+    (share > 0.0).then(|| (100.0 * clients as f64 / share).round() / 100.0)
+}
+
+/// Returns the state of this node. `None`: the configuration has no cluster.
+pub(super) fn push_cluster_status(inner: &AdminContext) -> Option<PushClusterStatus> {
+    let node = inner.control.push_cluster()?;
+    let cluster = node.links();
+    let clients = inner
+        .gateway
+        .push_report()
+        .map(|report| report.clients)
+        .unwrap_or_default();
+    Some(PushClusterStatus {
+        listen: cluster.address().to_string(),
+        lacks_servers: node.lacks_servers(),
+        ..PushClusterStatus::new(cluster.member(), &cluster.report(), clients, node.is_leaving())
+    })
+}
+
+#[cfg(test)]
+mod tests;
