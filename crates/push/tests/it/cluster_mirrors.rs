@@ -31,8 +31,13 @@ impl Node {
         let push = Push::new();
         push.replace(options()).expect("options");
         let port = push.cluster_port().expect("the first port");
+        // Clients are on both workers in turns; one of these has the channel.
+        let setup = Setup {
+            workers: 2,
+            ..Setup::default()
+        };
         Node {
-            client: TestClient::with(push.serve(App::new()), Setup::default()).expect("an application"),
+            client: TestClient::with(push.serve(App::new()), setup).expect("an application"),
             port,
             _push: push,
         }
