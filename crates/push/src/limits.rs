@@ -27,7 +27,8 @@ pub const MOVE_SLICES: u32 = 100;
 /// The slots of clients that a worker checks for one client to send away. If all are free, one client less moves in this second.
 pub const MOVE_PROBES: usize = 1024;
 
-/// The time that a subscriber waits for the state of its channel; then its client must retry.
+/// The time that a subscriber waits for the state of its channel; then its client must retry. A client that has received publications at
+/// another node waits as long for them to arrive; then it recovers from a position that is not known.
 pub const CLUSTER_STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Messages that a worker receives from each queue in a turn, before it serves its connections.

@@ -520,7 +520,7 @@ impl ChannelShard {
     }
 }
 
-fn exact_position(recover_from: RecoverFrom) -> Option<(Epoch, u64)> {
+pub(super) fn exact_position(recover_from: RecoverFrom) -> Option<(Epoch, u64)> {
     match recover_from.epoch {
         EpochFilter::Exact(epoch) => Some((epoch, recover_from.offset)),
         EpochFilter::Any | EpochFilter::Foreign => None,

@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::channel::{joining, leaving};
+use super::log::exact_position;
 use super::{ChannelShard, ShardEvent};
 use crate::history::{History, StreamPosition};
-use crate::mail::{ChannelOptions, WorkerId};
+use crate::mail::{ChannelOptions, RecoverFrom, WorkerId};
 use crate::protocol::{ClientInfo, Published};
 
 /// The state of a channel at its owner.
@@ -85,6 +86,19 @@ impl ChannelShard {
             }
         }
         is_continued
+    }
+
+    /// Returns whether a subscriber has received publications, at another node, that have not arrived here yet.
+    #[must_use]
+    pub fn is_ahead(&self, channel: &str, recover_from: Option<RecoverFrom>) -> bool {
+        let Some((epoch, offset)) = recover_from.and_then(exact_position) else {
+            return false;
+        };
+        let entry = self.names.get(channel);
+        let channel = entry.and_then(|&index| self.channels[index as usize].as_ref());
+        channel
+            .and_then(|channel| channel.position())
+            .is_some_and(|position| position.epoch == epoch && position.offset < offset)
     }
 
     /// Publishes with the offset of the channel's owner; 0 for none.

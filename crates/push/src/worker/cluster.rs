@@ -15,6 +15,7 @@ use ringmain_engine::backend::Time;
 use ringmain_hub::mail::{
     ChannelOptions, Origin, QueryResult, RequestId, ShardEvent, ShardRequest, WorkerId,
 };
+use ringmain_hub::protocol::Published;
 use ringmain_hub::shard::ChannelShard;
 
 use super::PushWorker;
@@ -39,7 +40,7 @@ pub(super) struct ClusterChannels {
 struct MirroredChannel {
     options: ChannelOptions,
     is_live: bool,
-    /// Requests of subscribers that wait for the state, in order.
+    /// Requests of subscribers that wait for the state, or for publications that they have received at another node, in order.
     held: VecDeque<(WorkerId, ShardRequest)>,
     held_since: Duration,
 }
@@ -180,18 +181,47 @@ impl ClusterChannels {
         }
     }
 
-    /// Makes a channel live, and handles the requests that have waited.
+    /// Makes a channel live, and handles the requests that have waited, but for subscribers that must wait for publications. Requests of one
+    /// worker stay in order.
     fn release(&mut self, shard: &mut ChannelShard, channel: &str, now: Duration) {
         let Some(mirrored) = self.channels.get_mut(channel) else {
             return;
         };
         mirrored.is_live = true;
-        for (from, message) in std::mem::take(&mut mirrored.held) {
-            self.pass_on(shard, from, message, now);
+        let mut waiting = Vec::new();
+        // Requests are taken one by one: the channel is not removed while one is left.
+        for _ in 0..mirrored.held.len() {
+            let mirrored = self.channels.get_mut(channel);
+            let Some((from, message)) = mirrored.and_then(|mirrored| mirrored.held.pop_front()) else {
+                return;
+            };
+            if !is_ahead(shard, &message) && !waiting.contains(&from) {
+                self.pass_on(shard, from, message, now);
+            } else if let Some(mirrored) = self.channels.get_mut(channel) {
+                waiting.push(from);
+                mirrored.held.push_back((from, message));
+            }
         }
     }
 
-    /// Rejects subscribers that have waited too long.
+    /// Applies a publication of a channel's owner, and handles the requests that have waited for it.
+    fn publish(
+        &mut self,
+        shard: &mut ChannelShard,
+        channel: &str,
+        offset: u64,
+        published: Arc<Published>,
+        now: Duration,
+    ) {
+        shard.publish_mirrored(channel, offset, published, now);
+        let mirrored = self.channels.get(channel);
+        if mirrored.is_some_and(|mirrored| mirrored.is_live && !mirrored.held.is_empty()) {
+            self.release(shard, channel, now);
+        }
+    }
+
+    /// Ends the wait of subscribers that have waited too long: their clients must retry, or, if the channel is live, recover from a position that
+    /// its owner does not have.
     fn expire(&mut self, shard: &mut ChannelShard, now: Duration) {
         let is_late = |channel: &MirroredChannel| {
             !channel.held.is_empty() && now >= channel.held_since + limits::CLUSTER_STATE_TIMEOUT
@@ -199,13 +229,12 @@ impl ClusterChannels {
         let late = self.channels.iter().filter(|(_, channel)| is_late(channel));
         let late: Vec<Arc<str>> = late.map(|(name, _)| Arc::clone(name)).collect();
         for name in late {
-            let held = self
-                .channels
-                .get_mut(&name)
-                .map(|channel| std::mem::take(&mut channel.held));
-            for (from, message) in held.unwrap_or_default() {
+            let is_live = self.channels.get(&name).is_some_and(|channel| channel.is_live);
+            while let Some(channel) = self.channels.get_mut(&name)
+                && let Some((from, message)) = channel.held.pop_front()
+            {
                 match message {
-                    ShardRequest::Subscribe(subscribing) => {
+                    ShardRequest::Subscribe(subscribing) if !is_live => {
                         let request = subscribing.request;
                         shard.reply_to(from, ShardEvent::Behind { request });
                     }
@@ -224,6 +253,21 @@ impl ClusterChannels {
             shard.reply_to(worker, reply(request));
         }
     }
+}
+
+/// Returns whether a subscriber must wait for publications that its client has received at another node.
+fn is_ahead(shard: &ChannelShard, message: &ShardRequest) -> bool {
+    match message {
+        ShardRequest::Subscribe(subscribing) => {
+            shard.is_ahead(&subscribing.channel, subscribing.recover_from)
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether requests of a worker wait.
+fn is_held(held: &VecDeque<(WorkerId, ShardRequest)>, worker: WorkerId) -> bool {
+    held.iter().any(|(from, _)| *from == worker)
 }
 
 fn unreachable_reply(request: RequestId) -> ShardEvent {
@@ -253,7 +297,7 @@ impl PushWorker {
             ShardRequest::Subscribe(subscribing) => {
                 let channel = cluster.channel(&subscribing.channel, subscribing.options, now);
                 let message = ShardRequest::Subscribe(subscribing);
-                if channel.is_live {
+                if channel.is_live && !is_ahead(shard, &message) {
                     cluster.pass_on(shard, from, message, now);
                 } else {
                     if channel.held.is_empty() {
@@ -263,7 +307,7 @@ impl PushWorker {
                 }
             }
             ShardRequest::Unsubscribe { ref channel, .. } => match cluster.channels.get_mut(channel) {
-                Some(mirrored) if !mirrored.held.is_empty() => mirrored.held.push_back((from, message)),
+                Some(mirrored) if is_held(&mirrored.held, from) => mirrored.held.push_back((from, message)),
                 _ => cluster.pass_on(shard, from, message, now),
             },
             ShardRequest::Publish { origin, .. } if origin != Origin::PROGRAM => {
@@ -295,7 +339,7 @@ impl PushWorker {
                 channel,
                 offset,
                 published,
-            } => shard.publish_mirrored(&channel, offset, published, now),
+            } => cluster.publish(shard, &channel, offset, published, now),
             ClusterEvent::Member {
                 channel,
                 info,

@@ -8,6 +8,7 @@ mod app_proxy;
 mod app_proxy_connect;
 mod app_proxy_outcomes;
 mod cluster_calls;
+mod cluster_mirrors;
 mod conflation;
 mod connect_limits;
 mod data_formats;
