@@ -1,0 +1,89 @@
+"""Cases of `cargo xtask suite cluster`: nodes that end as planned, by SIGTERM, one of them and all in turn."""
+
+import time
+
+import rig
+from cases_failures import crowd_of
+from nodes import Cluster, Publisher, judge, settle
+
+NAMES = ("a", "b", "c")
+STALL_MS = 1000
+RATE = 240
+
+
+def leave_planned(case, is_killed=False):
+    """Ends an owner that has clients; returns the figures of the clients."""
+    cluster = Cluster(case, NAMES).start()
+    owned = cluster.owned_channels(8)
+    channels = [channel for names in owned.values() for channel in names]
+    crowd = crowd_of(case, cluster, channels)
+    publisher = Publisher("p", [cluster["a"].port], channels, RATE)
+    publisher.start()
+    rig.until("publications arrive", lambda: crowd.behind({"p": dict.fromkeys(channels, 20)})[0] == 0, 20)
+    before = {channel: cluster["a"].position(channel)[0] for channel in channels}
+    crowd.mark()
+    begun = time.monotonic()
+    cluster["c"].terminate()
+    crowd.set_ports([cluster[name].port for name in "ab"])
+    code = cluster["c"].process.wait(30)
+    took = time.monotonic() - begun
+    rig.until("the nodes left are linked", lambda: all(cluster[name].linked() == 2 for name in "ab"), 10)
+    # Longer than a node is missed if it has not left.
+    time.sleep(3.5)
+    settle([crowd], [publisher])
+    figures = judge([crowd], [publisher])
+    after = {channel: cluster["a"].position(channel)[0] for channel in channels}
+    changed = [channel for channel in channels if before[channel] != after[channel]]
+    figures |= {"new_epochs": len(changed), "of": len(channels), "ended_after_s": round(took, 1)}
+    rig.expect("the exit code", 0, code)
+    return figures
+
+
+def check_planned(figures):
+    rig.check(not figures["new_epochs"], f"channels started a new epoch: {figures}")
+    rig.check(not figures.get("unrecovered"), f"clients had a gap: {figures}")
+    rig.check(not figures.get("unacknowledged"), f"publications were refused: {figures}")
+    rig.check(figures["max_ms"] <= STALL_MS, f"a publication was {figures['max_ms']} ms late: {figures}")
+    return figures
+
+
+def planned_leave(case):
+    """SIGTERM of an owner with clients: no gap, no new epoch, no refused publication, and none later than 1 s."""
+    return check_planned(leave_planned(case))
+
+
+def rolling_restart(case):
+    """All nodes are restarted one after the other: the same; clients stay connected somewhere."""
+    cluster = Cluster(case, NAMES).start()
+    channels = [f"c{number}" for number in range(24)]
+    crowd = crowd_of(case, cluster, channels)
+    ports = {name: cluster[name].port for name in NAMES}
+    publisher = Publisher("p", list(ports.values()), channels, RATE)
+    publisher.start()
+    rig.until("publications arrive", lambda: crowd.behind({"p": dict.fromkeys(channels, 10)})[0] == 0, 20)
+    before = {channel: cluster["a"].position(channel)[0] for channel in channels}
+    crowd.mark()
+    times = []
+    for name in NAMES:
+        others = [cluster[other] for other in NAMES if other != name]
+        # As a load balancer does: a node that ends gets no new connections.
+        crowd.set_ports([node.port for node in others])
+        publisher.ports = [node.port for node in others]
+        begun = time.monotonic()
+        cluster[name].terminate()
+        rig.expect(f"the exit code of {name}", 0, cluster[name].process.wait(30))
+        cluster[name].start()
+        cluster.wait_linked()
+        crowd.set_ports(ports.values())
+        publisher.ports = list(ports.values())
+        times.append(round(time.monotonic() - begun, 1))
+        rig.until("all subscriptions are live", lambda: crowd.live()[0] == crowd.live()[1], 20)
+    time.sleep(3.5)
+    settle([crowd], [publisher])
+    figures = judge([crowd], [publisher])
+    after = {channel: cluster["a"].position(channel)[0] for channel in channels}
+    figures |= {"new_epochs": sum(before[channel] != after[channel] for channel in channels), "of": len(channels), "restarts_s": times}
+    return check_planned(figures)
+
+
+CASES = [planned_leave, rolling_restart]
