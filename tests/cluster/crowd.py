@@ -308,8 +308,10 @@ class Crowd(threading.Thread):
     def subscribed(self, client, subscription, result, now):
         publications = result.get("publications", [])
         epoch, offset = result.get("epoch", ""), result.get("offset", 0)
-        if subscription.epoch is not None:
-            if result.get("recovered"):
+        # JSON omits it where it is false.
+        is_recovered = bool(result.get("recovered")) if subscription.epoch is not None else None
+        if is_recovered is not None:
+            if is_recovered:
                 self.counts["recovered"] += 1
                 self.counts["recovered_publications"] += len(publications)
                 if epoch != subscription.epoch:
@@ -320,7 +322,7 @@ class Crowd(threading.Thread):
                 subscription.offset = publications[0].get("offset", 1) - 1 if publications else offset
         else:
             subscription.offset = publications[0].get("offset", 1) - 1 if publications else offset
-        self.note(client, subscription.channel, {"subscribed": result.get("recovered"), "epoch": epoch, "offset": offset,
+        self.note(client, subscription.channel, {"subscribed": is_recovered, "epoch": epoch, "offset": offset,
                                                  "publications": len(publications)})
         subscription.epoch, subscription.is_live = epoch, True
         for publication in publications:

@@ -380,10 +380,15 @@ def total(crowds):
 
 
 def settle(crowds, publishers, seconds=20.0):
-    """Ends publishers, and waits until every subscription has each of their last publications."""
+    """Waits until every subscription has what is published by now, or something newer, then ends the publishers, and waits for the rest."""
+    publishers = list(publishers)
+    arrive(crowds, {publisher.name_: dict(publisher.numbers) for publisher in publishers if publisher.is_alive()}, seconds)
     for publisher in publishers:
         publisher.finish()
-    finals = {publisher.name_: publisher.finals() for publisher in publishers}
+    arrive(crowds, {publisher.name_: publisher.finals() for publisher in publishers}, seconds)
+
+
+def arrive(crowds, finals, seconds):
     found = None
 
     def probe():
