@@ -233,6 +233,14 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "cluster",
+        about: "push nodes as processes that share channels: the server API at any of them, presence after a kill, links that are cut, suspended and slow, mutual TLS, planned ends, rolling restarts, and nodes that are added and removed under 20,000 clients; five minutes, needs Python and openssl",
+        lines: &[
+            RELEASE,
+            Line::new("python3 tests/cluster/run.py target/release/ringmain"),
+        ],
+    },
+    Suite {
         name: "kube",
         about: "a real API server that is killed, slow or behind a link that is cut, replicas, rights, Secrets and certificates that change, followed by the release binary, and the conformance suite of the Gateway API in three runs, the leader killed in one; eleven minutes, needs the folder of a rig with up.sh, in.sh, down.sh and conformance.sh in RINGMAIN_KUBE_RIG, root, and openssl",
         lines: &[
