@@ -3,17 +3,20 @@
 The full form has 20,000 clients and 20,000 deliveries a second, the quick one a tenth. Each client follows one channel; twenty clients share it.
 """
 
+import contextlib
 import random
 import time
 
 import rig
-from nodes import Cluster, Node, Publisher, Remote, arrive, judge, settle, total
+from nodes import Cluster, Publisher, Remote, arrive, judge, settle, total
 
 PER_CHANNEL = 20
 PROCESSES = 4
 PUBLISHERS = 4
 PLANNED_MS, KILLED_MS = 1000, 4000
 BALANCE = 1.15
+BALANCED_SECONDS = 60
+LIMITS = "connections: 19000, drain: 20s, drain_spread: 5s"
 
 
 class Load:
@@ -35,7 +38,7 @@ class Load:
                            for number in range(PUBLISHERS)]
         for publisher in self.publishers:
             publisher.start()
-        self.phases = {}
+        self.phases, self.sums = {}, {}
 
     def wait_subscribed(self, seconds=30):
         rig.until(f"{self.clients} clients are subscribed", lambda: sum(crowd.live()[0] for crowd in self.crowds) == self.clients, seconds, 0.2)
@@ -60,19 +63,16 @@ class Load:
         self.caught_up()
         self.hold(seconds)
         figures = total(self.crowds)
-        self.phases[name] = {"max_ms": figures["max_ms"], "p99_ms": figures["p99_ms"], "unrecovered": figures["unrecovered"],
-                             "recovered": figures["recovered"]}
+        sums = {count: figures.get(count, 0) for count in ("unrecovered", "recovered", "connects")}
+        self.phases[name] = {"max_ms": figures["max_ms"], "p99_ms": figures["p99_ms"],
+                             **{count: value - self.sums.get(count, 0) for count, value in sums.items()}}
+        self.sums = sums
         for crowd in self.crowds:
             crowd.mark()
 
     def end(self):
         settle(self.crowds, self.publishers, 30)
-        figures = judge(self.crowds, self.publishers)
-        return figures
-
-
-def clients_of(case):
-    return 20_000 if case.is_full else 2_000
+        return judge(self.crowds, self.publishers)
 
 
 def spread(nodes):
@@ -83,76 +83,112 @@ def spread(nodes):
 
 
 def balanced(nodes, seconds):
-    try:
+    """Waits for the clients to be spread; returns their numbers even if they are not."""
+    with contextlib.suppress(rig.Failed):
         rig.until("the clients are spread", lambda: spread(nodes)[1] <= BALANCE, seconds, 0.5)
-    except rig.Failed:
-        pass
     counts, ratio = spread(nodes)
     return {"clients": counts, "of_mean": round(ratio, 3)}
 
 
-def scale(case, names, servers, roles, more=""):
-    """Doubles the nodes with clients and halves them again, adds an owner and removes it, then kills an owner; all under load."""
-    limits = "connections: 19000, drain: 20s, drain_spread: 5s"
-    cluster = Cluster(case, [*names, *servers], limits=limits, more=more)
-    for name, role in roles.items():
-        cluster[name].role = role
-    gateways, owners = names, [name for name in cluster.nodes if roles.get(name) != "push-gateway"]
-    first = gateways[:2]
-    for name in (*first, *servers[:2]):
-        cluster[name].start()
-    cluster.wait_linked()
+class Change:
+    """A load, and the changes of nodes under it. `gateways` have clients, `servers` own channels; a node may be in both."""
 
-    def ports(some):
-        return [cluster[name].port for name in some]
+    def __init__(self, case, cluster, gateways, rebalances):
+        self.case, self.cluster, self.gateways, self.rebalances = case, cluster, list(gateways), rebalances
+        self.spreads, self.load = {}, None
 
-    load = Load(case, clients_of(case), ports(first), ports(first))
-    load.phase("steady")
-    figures = {}
-    for name in gateways[2:]:
-        cluster[name].start()
-    cluster.wait_linked()
-    load.ports(ports(gateways), ports(first))
-    load.phase("gateways added")
-    figures["after 4 gateways"] = balanced([cluster[name] for name in gateways], 60 if more else 0)
-    load.phase("rebalanced")
-    load.ports(ports(first), ports(first))
-    for name in gateways[2:]:
-        cluster[name].terminate()
-    for name in gateways[2:]:
-        rig.expect(f"the exit code of {name}", 0, cluster[name].process.wait(60))
-    cluster.wait_linked()
-    load.phase("gateways ended", 4)
-    figures["after 2 gateways"] = balanced([cluster[name] for name in first], 60 if more else 0)
-    if len(servers) > 2:
-        cluster[servers[2]].start()
-        cluster.wait_linked()
-        load.phase("server added")
-        cluster[servers[2]].terminate()
-        rig.expect(f"the exit code of {servers[2]}", 0, cluster[servers[2]].process.wait(60))
-        cluster.wait_linked()
-        load.phase("server ended", 4)
-    planned = load.crowds and total(load.crowds)["unrecovered"]
-    killed = servers[1] if servers else first[1]
-    if not servers:
-        load.ports(ports(first[:1]), ports(first[:1]))
-    cluster[killed].kill()
-    load.hold(4)
-    load.phase("owner killed")
-    figures |= load.end()
-    figures |= {"phases": load.phases, "notices_of_planned": planned, "owners": len(owners)}
-    late = {name: phase["max_ms"] for name, phase in load.phases.items() if phase["max_ms"] > (KILLED_MS if "killed" in name else PLANNED_MS)}
-    rig.check(not planned, f"{planned} subscriptions were not recovered in planned changes: {figures}")
-    rig.check(not late, f"publications were late: {late}; {figures}")
-    if more:
-        uneven = {name: value["of_mean"] for name, value in figures.items() if isinstance(value, dict) and value.get("of_mean", 1) > BALANCE}
+    def start(self):
+        ports = [self.cluster[name].port for name in self.gateways]
+        self.load = Load(self.case, 20_000 if self.case.is_full else 2_000, ports, ports)
+        self.load.phase("steady")
+
+    def aim(self):
+        """Has clients and publishers use the gateways."""
+        ports = [self.cluster[name].port for name in self.gateways]
+        self.load.ports(ports, ports)
+
+    def add(self, names, clients=True):
+        for name in names:
+            self.cluster[name].start()
+        self.cluster.wait_linked()
+        if clients:
+            self.gateways += names
+            self.aim()
+        self.load.phase(f"{' and '.join(names)} added")
+        self.record(f"{' and '.join(names)} added")
+
+    def end(self, names):
+        self.gateways = [name for name in self.gateways if name not in names]
+        self.aim()
+        for name in names:
+            self.cluster[name].terminate()
+        for name in names:
+            rig.expect(f"the exit code of {name}", 0, self.cluster[name].process.wait(60))
+        self.cluster.wait_linked()
+        # Longer than nodes are missed if they have not left.
+        self.load.phase(f"{' and '.join(names)} ended", 4)
+        self.record(f"{' and '.join(names)} ended")
+
+    def record(self, name):
+        if self.rebalances:
+            nodes = [self.cluster[gateway] for gateway in self.gateways]
+            self.spreads[name] = balanced(nodes, BALANCED_SECONDS)
+            self.load.phase(f"{name}, rebalanced")
+
+    def kill(self, name):
+        if name in self.gateways:
+            self.gateways.remove(name)
+        self.cluster[name].kill()
+        self.aim()
+        # Longer than it is missed.
+        self.load.phase(f"{name} killed", 4)
+
+    def finish(self):
+        figures = self.load.end() | {"phases": self.load.phases, "spread": self.spreads}
+        planned = {name: phase["unrecovered"] for name, phase in self.load.phases.items() if "killed" not in name and phase["unrecovered"]}
+        late = {name: phase["max_ms"] for name, phase in self.load.phases.items()
+                if phase["max_ms"] > (KILLED_MS if "killed" in name else PLANNED_MS)}
+        uneven = {name: each["of_mean"] for name, each in self.spreads.items() if each["of_mean"] > BALANCE}
+        rig.check(not planned, f"subscriptions were not recovered in planned changes: {planned}; {figures}")
+        rig.check(not late, f"publications were late (ms): {late}; {figures}")
         rig.check(not uneven, f"clients per node differ: {uneven}; {figures}")
-    return figures
+        return figures
 
 
 def scale_all(case):
     """2 -> 4 -> 2 nodes with all tasks, then one killed: 0 lost, 0 doubled, at most 1 s of delay when planned and 4 s when killed."""
-    return scale(case, ("a", "b", "c", "d"), (), {})
+    cluster = Cluster(case, "abcd", limits=LIMITS)
+    for name in "ab":
+        cluster[name].start()
+    cluster.wait_linked()
+    change = Change(case, cluster, "ab", rebalances=False)
+    change.start()
+    change.add(["c", "d"])
+    change.end(["c", "d"])
+    change.kill("b")
+    return change.finish()
 
 
-CASES = [scale_all]
+def scale_roles(case):
+    """2 -> 4 -> 2 push gateways and 2 -> 3 -> 2 push servers with rebalancing, then a gateway and a server killed: the same, and clients per
+    gateway within 1.15 of the mean."""
+    gateways, servers = ["g1", "g2", "g3", "g4"], ["s1", "s2", "s3"]
+    # Twenty seconds for half of the clients, in place of minutes.
+    cluster = Cluster(case, gateways + servers, limits=LIMITS, more=", rebalance: {above: 1.1, until: 1.05, rate: 5%}")
+    for name in cluster.nodes:
+        cluster[name].role = "push-gateway" if name in gateways else "push-server"
+    for name in ("s1", "s2", "g1", "g2"):
+        cluster[name].start()
+    cluster.wait_linked()
+    change = Change(case, cluster, ["g1", "g2"], rebalances=True)
+    change.start()
+    change.add(["g3", "g4"])
+    change.end(["g3", "g4"])
+    change.add(["s3"], clients=False)
+    change.end(["s3"])
+    change.kill("s2")
+    change.kill("g2")
+    return change.finish()
+
+
+CASES = [scale_all, scale_roles]

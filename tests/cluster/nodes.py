@@ -38,8 +38,8 @@ class Refused(Exception):
 class Node:
     """A `ringmain run` in a cluster, which can be killed, suspended, ended and started again."""
 
-    def __init__(self, case, name, role=None, more="", channels=None, limits="drain: 5s, drain_spread: 1s"):
-        self.case, self.name, self.role, self.more, self.limits = case, name, role, more, limits
+    def __init__(self, case, name, role=None, more="", channels=None, limits="drain: 5s, drain_spread: 1s", binary=None):
+        self.case, self.name, self.role, self.more, self.limits, self.binary = case, name, role, more, limits, binary
         self.channels = channels or "retention: {publications: 1000, size: 4MiB, time: 10m}, history: true, recovery: true, presence: true"
         self.port, self.admin, self.link = rig.free_port(), rig.free_port(), rig.free_port()
         # The addresses of the other nodes, or of relays to them.
@@ -59,7 +59,9 @@ class Node:
 
     def start(self):
         self.starts += 1
-        self.process = self.case.gateway(self.config(), "--workers", "1", port=self.port, name=f"{self.name}-{self.starts}.yaml")
+        file = self.case.file(f"{self.name}-{self.starts}.yaml", self.config())
+        self.process = self.case.start("run", file, "--workers", "1", command=self.binary)
+        self.process.wait_port(self.port)
         self.case.nodes.append(self)
         return self
 
@@ -257,6 +259,9 @@ class Publisher(threading.Thread):
             if not batch:
                 time.sleep(self.TICK_SECONDS)
                 continue
+            if connection is not None and connection.port not in self.ports:
+                connection.close()
+                connection = None
             port = self.ports[self.turn % len(self.ports)]
             commands, numbers = [], []
             for channel, due in batch:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the cases of clusters with processes of a binary on loopback, and prints a table of what was measured.
 
-usage: run.py [--full | --quick] [BINARY] [CASE ...]
+usage: run.py [--full | --quick] [--previous BINARY] [BINARY] [CASE ...]
 """
 
 import argparse
@@ -13,13 +13,15 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "field"))
 
 import cases_api  # noqa: E402
+import cases_chaos  # noqa: E402
 import cases_failures  # noqa: E402
 import cases_links  # noqa: E402
 import cases_planned  # noqa: E402
 import cases_scale  # noqa: E402
 import rig  # noqa: E402
 
-CASES = [*cases_api.CASES, *cases_failures.CASES, *cases_links.CASES, *cases_planned.CASES, *cases_scale.CASES]
+CASES = [*cases_api.CASES, *cases_failures.CASES, *cases_links.CASES, *cases_planned.CASES, *cases_chaos.CASES,
+         *cases_scale.CASES]
 LOG_LINES = 30
 
 
@@ -29,6 +31,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help="cases to run (default: all)")
     parser.add_argument("--full", action="store_true", help="20,000 clients in the cases of scale (default for a release build)")
     parser.add_argument("--quick", action="store_true", help="2,000 clients in the cases of scale (default for a debug build)")
+    parser.add_argument("--previous", metavar="BINARY", help="an earlier build, for the case of a rolling upgrade")
     arguments = parser.parse_args()
     binary = pathlib.Path(arguments.binary).resolve()
     is_full = arguments.full or not arguments.quick and "debug" not in binary.parts
@@ -40,7 +43,7 @@ def main():
     for name in arguments.cases or known:
         began = time.monotonic()
         with rig.Rig(binary) as resources:
-            resources.nodes, resources.is_full = [], is_full
+            resources.nodes, resources.is_full, resources.previous = [], is_full, arguments.previous
             try:
                 outcome, text = "ok", json.dumps(known[name](resources))
             except rig.Skipped as why:
