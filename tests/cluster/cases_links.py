@@ -110,6 +110,44 @@ def link_restored_soon(case):
     return figures
 
 
+def client_ahead_of_mirror(case):
+    """A client moves to a node that has not received the newest publications yet: it continues at its position, without repeats."""
+    cluster = Cluster(case, ("a", "b"), relayed=True).start()
+    channel = cluster.owned_channels(1)["a"][0]
+    a, b = cluster["a"], cluster["b"]
+    stays, moves = crowd_of_node(case, b, [channel]), crowd_of_node(case, a, [channel])
+
+    def publish(numbers):
+        for number in numbers:
+            a.api("publish", channel=channel, data={"p": "p", "s": number, "t": time.monotonic()})
+
+    def arrived(crowds, number):
+        rig.until(f"number {number} arrives", lambda: all(crowd.behind({"p": {channel: number}})[0] == 0 for crowd in crowds), 10)
+
+    publish(range(1, 4))
+    arrived([stays, moves], 3)
+    begun = time.monotonic()
+    for relay in cluster.between("a", "b"):
+        relay.suspend()
+    publish(range(4, 9))
+    arrived([moves], 8)
+    moves.move([b.port])
+    rig.until("the clients have moved", lambda: all(client.state == "open" and client.port == b.port for client in moves.clients), 5)
+    # Each has sent its subscription, and none has had the time to be refused.
+    time.sleep(0.2)
+    for relay in cluster.between("a", "b"):
+        relay.restore()
+    took = time.monotonic() - begun
+    publish(range(9, 12))
+    arrived([stays, moves], 11)
+    report = moves.report()
+    figures = {name: report[name] for name in ("recovered", "unrecovered", "repeated_with_notice", "repeat_count", "fault_count")}
+    rig.check(took < 2.5, f"the link was down for {took:.1f} s")
+    rig.check(figures == {"recovered": len(moves.clients), "unrecovered": 0, "repeated_with_notice": 0, "repeat_count": 0, "fault_count": 0},
+              f"clients at offset 8 that moved to a node at offset 3: {figures}; {[event for event in moves.events(begun)][-12:]}")
+    return figures
+
+
 def slow_node(case):
     """A node behind 200 KB/s is behind and catches up or has a gap, which its clients are told; others are as fast as without it."""
     pair, other = frozenset(("a", "c")), frozenset(("b", "c"))
@@ -155,4 +193,4 @@ def crowd_of_node(case, node, channels):
     return crowd
 
 
-CASES = [split_suspended, split_closed, link_restored_soon, slow_node]
+CASES = [split_suspended, split_closed, link_restored_soon, client_ahead_of_mirror, slow_node]

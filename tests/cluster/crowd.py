@@ -69,7 +69,7 @@ class Crowd(threading.Thread):
         self.faults, self.fault_count, self.gaps, self.gap_count = [], 0, [], 0
         self.repeats, self.repeat_count, self.trace = [], 0, []
         self.counts = dict.fromkeys(("delivered", "recovered_publications", "recovered", "unrecovered", "notified", "connects",
-                                     "refused", "errors", "missed_with_notice"), 0)
+                                     "refused", "errors", "missed_with_notice", "repeated_with_notice"), 0)
         self.closes, self.by_position = {}, {}
         self.latency, self.latency_max, self.slowest = [0] * LATENCY_BUCKETS, 0.0, None
         self.wake_read, self.wake_write = os.pipe()
@@ -346,8 +346,11 @@ class Crowd(threading.Thread):
         last, notices = subscription.seen.get(publisher, (0, 0))
         if number <= last:
             # A fault, unless the publisher does not know the outcome: it has sent the next one meanwhile.
-            self.repeat_count += 1
-            if len(self.repeats) < GAPS_KEPT:
+            if notices != subscription.notices:
+                self.counts["repeated_with_notice"] += 1
+            else:
+                self.repeat_count += 1
+            if notices == subscription.notices and len(self.repeats) < GAPS_KEPT:
                 self.repeats.append((subscription.channel, publisher, number, number))
             self.note(client, subscription.channel, {"repeated": number, "last": last})
         elif number > last + 1:
@@ -357,7 +360,8 @@ class Crowd(threading.Thread):
                 self.gap_count += 1
                 if len(self.gaps) < GAPS_KEPT:
                     self.gaps.append((subscription.channel, publisher, last + 1, number - 1))
-        subscription.seen[publisher] = (max(number, last), subscription.notices)
+        # Behind a notice, repeats are counted as such until something newer arrives.
+        subscription.seen[publisher] = (max(number, last), notices if number <= last else subscription.notices)
         delay = now - data["t"]
         self.latency[min(int(delay * 1000), LATENCY_BUCKETS - 1)] += 1
         if delay > self.latency_max:
@@ -386,6 +390,14 @@ class Crowd(threading.Thread):
         """Sets the ports for connections from now on."""
         with self.lock:
             self.ports = list(ports)
+
+    def move(self, ports):
+        """Closes all connections; the clients reconnect to one of these ports."""
+        with self.lock:
+            self.ports = list(ports)
+            for client in self.clients:
+                if client.socket is not None:
+                    self.close(client, "moved")
 
     def live(self):
         """Returns how many subscriptions are live, of how many."""

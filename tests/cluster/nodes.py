@@ -407,6 +407,25 @@ def arrive(crowds, finals, seconds):
                          f"(client, port, channel, publisher, last, wanted) {[some for _, some in found if some][:1]}") from None
 
 
+def show(crowds, repeat):
+    """Prints what the first client that has received a number twice has seen of the channel."""
+    channel, publisher, number, _ = repeat
+    for crowd in crowds:
+        events = getattr(crowd, "trace", None)
+        if not isinstance(events, list):
+            continue
+        at = next((index for index, event in enumerate(events) if isinstance(event[3], dict) and event[3].get("repeated") == number
+                   and event[2] == channel), None)
+        if at is None:
+            continue
+        client = events[at][1]
+        seen = [event for event in events[:at + 40] if event[1] == client and event[2] in (channel, "closed", "connected")]
+        first = next((index for index, event in enumerate(seen) if isinstance(event[3], dict) and event[3].get("pub") == (publisher, number)), 0)
+        for moment, _, what, event in seen[max(first - 3, 0):]:
+            print(f"    {moment:.3f} client {client} {what} {event}", flush=True)
+        return
+
+
 def judge(crowds, publishers):
     """Returns what clients have experienced; raises rig.Failed if anything was lost without a notice, doubled or reordered."""
     figures = total(crowds)
@@ -420,6 +439,8 @@ def judge(crowds, publishers):
     if figures["unacknowledged"]:
         figures["publish_errors"] = {name: count for publisher in publishers for name, count in publisher.errors.items()}
     figures["doubled"] = len(doubled)
+    if doubled:
+        show(crowds, doubled[0])
     rig.check(not lost and not doubled and not figures["fault_count"],
               f"{figures}; lost (channel, publisher, from, to): {lost[:3]}; doubled: {doubled[:3]}; faults: {faults[:3]}")
     return {name: value for name, value in figures.items() if value not in (0, {}, [])} | {"lost": 0, "doubled": 0}
