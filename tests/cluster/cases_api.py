@@ -68,10 +68,10 @@ def check_api(cluster, crowd):
 
         reaches("subscribe", channel="granted")
         rig.until("the subscribe push", lambda: pushes(crowd, number, "subscribe", since), 5)
-        rig.expect("members of granted", 1, far.api("presence_stats", channel="granted")["num_clients"])
+        rig.until("the member of granted", lambda: far.api("presence_stats", channel="granted")["num_clients"] == 1, 5)
         reaches("unsubscribe", channel="granted")
         rig.until("the unsubscribe push", lambda: pushes(crowd, number, "unsubscribe", since), 5)
-        rig.expect("members of granted", 0, far.api("presence_stats", channel="granted")["num_clients"])
+        rig.until("no member of granted", lambda: far.api("presence_stats", channel="granted")["num_clients"] == 0, 5)
         reaches("refresh", expire_at=int(time.time()) + 3600)
         rig.until("the refresh push", lambda: pushes(crowd, number, "refresh", since), 5)
         reaches("disconnect")

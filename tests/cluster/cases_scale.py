@@ -16,7 +16,9 @@ PUBLISHERS = 4
 PLANNED_MS, KILLED_MS = 1000, 4000
 BALANCE = 1.15
 BALANCED_SECONDS = 60
-LIMITS = "connections: 19000, drain: 20s, drain_spread: 5s"
+# All clients fit two nodes, and one that is left; the balancer has three seconds to notice one that ends.
+LIMITS = "connections: 39000, connections_per_address: off, drain_delay: 3s, drain: 20s, drain_spread: 5s"
+WORKERS = 2
 
 
 class Load:
@@ -93,19 +95,22 @@ def balanced(nodes, seconds):
 class Change:
     """A load, and the changes of nodes under it. `gateways` have clients, `servers` own channels; a node may be in both."""
 
-    def __init__(self, case, cluster, gateways, rebalances):
-        self.case, self.cluster, self.gateways, self.rebalances = case, cluster, list(gateways), rebalances
+    def __init__(self, case, cluster, gateways, rebalances, front=None):
+        self.case, self.cluster, self.gateways, self.rebalances, self.front = case, cluster, list(gateways), rebalances, front
         self.spreads, self.load = {}, None
 
     def start(self):
-        ports = [self.cluster[name].port for name in self.gateways]
-        self.load = Load(self.case, 20_000 if self.case.is_full else 2_000, ports, ports)
+        self.load = Load(self.case, 20_000 if self.case.is_full else 2_000, *self.ports())
         self.load.phase("steady")
+
+    def ports(self):
+        """Returns the ports for clients, and those for publishers."""
+        ports = [self.cluster[name].port for name in self.gateways]
+        return ([self.front] if self.front else ports), ports
 
     def aim(self):
         """Has clients and publishers use the gateways."""
-        ports = [self.cluster[name].port for name in self.gateways]
-        self.load.ports(ports, ports)
+        self.load.ports(*self.ports())
 
     def add(self, names, clients=True):
         for name in names:
@@ -157,7 +162,7 @@ class Change:
 
 def scale_all(case):
     """2 -> 4 -> 2 nodes with all tasks, then one killed: 0 lost, 0 doubled, at most 1 s of delay when planned and 4 s when killed."""
-    cluster = Cluster(case, "abcd", limits=LIMITS)
+    cluster = Cluster(case, "abcd", limits=LIMITS, workers=WORKERS)
     for name in "ab":
         cluster[name].start()
     cluster.wait_linked()
@@ -169,18 +174,35 @@ def scale_all(case):
     return change.finish()
 
 
+def front(case, gateways):
+    """Starts a gateway in front of push gateways, which sends new clients to the less loaded ones; returns its port."""
+    port, admin = rig.free_port(), rig.free_port()
+    probes = rig.free_port()
+    for number, node in enumerate(gateways, 2):
+        node.host, node.probes = f"127.0.0.{number}", probes
+    endpoints = ", ".join(f"'{node.host}:{node.port}'" for node in gateways)
+    config = (f"listen: 127.0.0.1:{port}\nadmin: {{address: 127.0.0.1:{admin}}}\nlimits: {{connections: 45000, connections_per_address: off}}\n"
+              f"upstreams:\n  push:\n    endpoints: [{endpoints}]\n    balance: push\n"
+              "    health: {active: {path: /readyz, every: 1s, port: %d}}\n    pool: {connections: 100000, requests: 100000, client_share: 100}\n"
+              "routes: {live: {rules: [{match: /, to: push, timeouts: {request: off, idle: off}}]}}\n" % probes)
+    # A worker has descriptors for twenty thousand connections; each client takes two.
+    case.start("run", case.file("front.yaml", config), "--workers", 4).wait_port(port)
+    return port
+
+
 def scale_roles(case):
-    """2 -> 4 -> 2 push gateways and 2 -> 3 -> 2 push servers with rebalancing, then a gateway and a server killed: the same, and clients per
-    gateway within 1.15 of the mean."""
+    """2 -> 4 -> 2 push gateways and 2 -> 3 -> 2 push servers with rebalancing, behind a gateway that schedules by load, then a server and a
+    gateway killed: the same, and clients per push gateway within 1.15 of the mean."""
     gateways, servers = ["g1", "g2", "g3", "g4"], ["s1", "s2", "s3"]
     # Twenty seconds for half of the clients, in place of minutes.
-    cluster = Cluster(case, gateways + servers, limits=LIMITS, more=", rebalance: {above: 1.1, until: 1.05, rate: 5%}")
+    cluster = Cluster(case, gateways + servers, limits=LIMITS, workers=WORKERS, more=", rebalance: {above: 1.1, until: 1.05, rate: 5%}")
     for name in cluster.nodes:
         cluster[name].role = "push-gateway" if name in gateways else "push-server"
+    entrance = front(case, [cluster[name] for name in gateways])
     for name in ("s1", "s2", "g1", "g2"):
         cluster[name].start()
     cluster.wait_linked()
-    change = Change(case, cluster, ["g1", "g2"], rebalances=True)
+    change = Change(case, cluster, ["g1", "g2"], rebalances=True, front=entrance)
     change.start()
     change.add(["g3", "g4"])
     change.end(["g3", "g4"])

@@ -38,17 +38,23 @@ class Refused(Exception):
 class Node:
     """A `ringmain run` in a cluster, which can be killed, suspended, ended and started again."""
 
-    def __init__(self, case, name, role=None, more="", channels=None, limits="drain: 5s, drain_spread: 1s", binary=None):
+    def __init__(self, case, name, role=None, more="", channels=None, limits="drain: 5s, drain_spread: 1s", binary=None,
+                 workers=1, host=None, probes=None):
         self.case, self.name, self.role, self.more, self.limits, self.binary = case, name, role, more, limits, binary
+        self.workers = workers
         self.channels = channels or "retention: {publications: 1000, size: 4MiB, time: 10m}, history: true, recovery: true, presence: true"
-        self.port, self.admin, self.link = rig.free_port(), rig.free_port(), rig.free_port()
+        self.port, self.admin, self.link = (rig.free_port() for _ in range(3))
+        # Another loopback address for a gateway in front, where /readyz is at the same port for all nodes.
+        self.host, self.probes = host or "127.0.0.1", probes or rig.free_port()
         # The addresses of the other nodes, or of relays to them.
         self.peers, self.process, self.starts = [], None, 0
 
     def config(self):
         role = f", role: {self.role}" if self.role else ""
         peers = ", ".join(f"'127.0.0.1:{port}'" for port in self.peers)
-        return (f"listen: 127.0.0.1:{self.port}\nadmin: {{address: 127.0.0.1:{self.admin}}}\nlimits: {{{self.limits}}}\n{self.certificates()}"
+        addresses = ", ".join(f"'{host}:{self.port}'" for host in dict.fromkeys(("127.0.0.1", self.host)))
+        return (f"listen: [{addresses}]\nadmin: {{address: 127.0.0.1:{self.admin}, metrics: '{self.host}:{self.probes}'}}\n"
+                f"limits: {{{self.limits}}}\n{self.certificates()}"
                 f"push:\n  anonymous: true\n  api_key: K\n  tokens: {{secret: '{SECRET}'}}\n  channels: {{{self.channels}}}\n"
                 f"  cluster: {{listen: '127.0.0.1:{self.link}', nodes: [{peers}], name: {self.name}{role}{self.more}}}\n"
                 "routes: {all: {rules: [{push: true}]}}\n")
@@ -60,7 +66,7 @@ class Node:
     def start(self):
         self.starts += 1
         file = self.case.file(f"{self.name}-{self.starts}.yaml", self.config())
-        self.process = self.case.start("run", file, "--workers", "1", command=self.binary)
+        self.process = self.case.start("run", file, "--workers", self.workers, command=self.binary)
         self.process.wait_port(self.port)
         self.case.nodes.append(self)
         return self
