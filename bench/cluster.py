@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """CPU of all processes for a publication that crosses from one node to another, beside the Go library centrifuge with Redis; the cost of a hop.
 
-    (cd bench/peers && go build -mod=readonly -o /tmp/goredis ./goredis)
-    cargo build --profile dist && bench/cluster.py --peer /tmp/goredis
-    bench/cluster.py --rounds 1 --seconds 3 --cell crossing --binary target/release/ringmain --peer /tmp/goredis
+    bench/build.sh goredis && cargo build --profile dist && bench/cluster.py
+    bench/cluster.py --rounds 1 --seconds 3 --cell crossing --binary target/release/ringmain
     bench/cluster.py --rounds 1 --cell hop --perf DIRECTORY
 
 Turns are interleaved in one run; ratios are taken within a round, and their medians have the range over the rounds. Nodes have one worker (Go:
@@ -36,6 +35,7 @@ sys.path.append(str(REPO / "bench"))
 import http.client  # noqa: E402
 
 import comparison  # noqa: E402
+import server as servers  # noqa: E402
 import nodes  # noqa: E402
 import rig  # noqa: E402
 import websocket  # noqa: E402
@@ -327,7 +327,8 @@ def versions(arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=REPO / "target/dist/ringmain")
-    parser.add_argument("--peer", metavar="PROGRAM", help="the built peers/goredis; without it Ringmain alone is measured")
+    parser.add_argument("--peer", metavar="PROGRAM", default=servers.PEERS / "bin/goredis", help="the built peers/goredis")
+    parser.add_argument("--alone", action="store_true", help="measure Ringmain alone")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rate", type=int, default=10_000, help="publications a second; a tenth where a channel has 20 clients")
@@ -336,7 +337,9 @@ def main():
     parser.add_argument("--perf", metavar="DIRECTORY", help="record the nodes in the last round with perf")
     arguments = parser.parse_args()
     arguments.binary = str(pathlib.Path(arguments.binary).resolve())
-    arguments.peer = arguments.peer and str(pathlib.Path(arguments.peer).resolve())
+    arguments.peer = None if arguments.alone else str(pathlib.Path(arguments.peer).resolve())
+    if arguments.peer and not os.access(arguments.peer, os.X_OK) and set(arguments.cell) != {"hop"}:
+        parser.error(f"expected the program {arguments.peer}: bench/build.sh goredis, or --alone")
     results = Results()
     try:
         print(versions(arguments), flush=True)
