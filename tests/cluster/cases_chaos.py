@@ -23,7 +23,7 @@ class Chaos:
         self.busy = set()
 
     def step(self):
-        kind = self.draw.choice(("kill", "suspend", "cut", "drop", "leave", "leave", "flap"))
+        kind = self.draw.choice(("kill", "suspend", "cut", "drop", "leave", "leave", "leave and kill", "join and kill", "flap"))
         free = [name for name in NAMES if name not in self.busy]
         if len(free) < 3:
             return
@@ -35,6 +35,13 @@ class Chaos:
         if kind == "kill":
             node.kill()
             self.later(lasts, node.start, node.name)
+        elif kind in ("leave and kill", "join and kill"):
+            soon = self.draw.choice((0.02, 0.1, 0.3, 0.8))
+            node.terminate() if kind == "leave and kill" else node.kill()
+            if kind == "join and kill":
+                node.start()
+            self.later(soon, node.kill, None)
+            self.later(soon + lasts, node.start, node.name)
         elif kind == "leave":
             node.terminate()
             self.later(lasts, lambda: self.restart(node), node.name)

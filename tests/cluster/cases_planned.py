@@ -11,16 +11,30 @@ STALL_MS = 1000
 RATE = 240
 
 
-def leave_planned(case, is_killed=False):
-    """Ends an owner that has clients; returns the figures of the clients."""
-    cluster = Cluster(case, NAMES).start()
+def watched(crowd):
+    """Returns the identifiers of the clients, which change with their connections."""
+    return {client.index: client.id for client in crowd.clients}
+
+
+def flickers(crowd, stayed, since):
+    """Returns the joins and leaves of clients that have stayed connected."""
+    return [(channel, kind, event[kind]["info"]["client"]) for _, _, channel, event in crowd.events(since) if isinstance(event, dict)
+            for kind in ("join", "leave") if kind in event and event[kind]["info"]["client"] in stayed]
+
+
+def planned_leave(case):
+    """SIGTERM of an owner with clients: no gap, no new epoch, no refused publication, and none later than 1 s; history, idempotency keys and
+    presence move as well."""
+    cluster = Cluster(case, NAMES, channels="retention: {publications: 10000, size: 16MiB, time: 10m}, history: true, recovery: true, "
+                                            "presence: true, join_leave: true").start()
     owned = cluster.owned_channels(8)
     channels = [channel for names in owned.values() for channel in names]
     crowd = crowd_of(case, cluster, channels)
     publisher = Publisher("p", [cluster["a"].port], channels, RATE)
     publisher.start()
     rig.until("publications arrive", lambda: crowd.behind({"p": dict.fromkeys(channels, 20)})[0] == 0, 20)
-    before = {channel: cluster["a"].position(channel)[0] for channel in channels}
+    keyed = {channel: cluster["a"].api("publish", channel=f"keyed-{channel}", data={}, idempotency_key="k") for channel in channels}
+    before, clients = {channel: cluster["a"].position(channel)[0] for channel in channels}, watched(crowd)
     crowd.mark()
     begun = time.monotonic()
     cluster["c"].terminate()
@@ -34,8 +48,24 @@ def leave_planned(case, is_killed=False):
     figures = judge([crowd], [publisher])
     after = {channel: cluster["a"].position(channel)[0] for channel in channels}
     changed = [channel for channel in channels if before[channel] != after[channel]]
-    figures |= {"new_epochs": len(changed), "of": len(channels), "ended_after_s": round(took, 1)}
+    stayed = {name for index, name in watched(crowd).items() if clients[index] == name}
+    again = flickers(crowd, stayed, begun)
+    figures |= {"new_epochs": len(changed), "of": len(channels), "ended_after_s": round(took, 1), "stayed": len(stayed),
+                "flickers": len(again)}
     rig.expect("the exit code", 0, code)
+    check_planned(figures)
+    rig.expect("clients that stayed connected", 10, len(stayed))
+    rig.check(not again, f"clients that stayed have joined or left: {again[:4]}; {figures}")
+    members = set(watched(crowd).values())
+    for name in "ab":
+        for channel in channels:
+            rig.expect(f"presence of {channel} at {name}", members, set(cluster[name].api("presence", channel=channel)["presence"]))
+            # All are retained: more than 1,000 are not returned at once.
+            found = cluster[name].api("history", channel=channel, limit=1000)
+            offsets = [each["offset"] for each in found["publications"]]
+            rig.expect(f"the history of {channel} at {name}", list(range(1, min(found["offset"], 1000) + 1)), offsets)
+    repeated = {channel: cluster["b"].api("publish", channel=f"keyed-{channel}", data={}, idempotency_key="k") for channel in channels}
+    rig.expect("publications with the same keys", keyed, repeated)
     return figures
 
 
@@ -45,11 +75,6 @@ def check_planned(figures):
     rig.check(not figures.get("unacknowledged"), f"publications were refused: {figures}")
     rig.check(figures["max_ms"] <= STALL_MS, f"a publication was {figures['max_ms']} ms late: {figures}")
     return figures
-
-
-def planned_leave(case):
-    """SIGTERM of an owner with clients: no gap, no new epoch, no refused publication, and none later than 1 s."""
-    return check_planned(leave_planned(case))
 
 
 def rolling_restart(case):
