@@ -316,7 +316,7 @@ def report(results):
 
 def versions(arguments):
     found = [f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}",
-             subprocess.run([arguments.binary, "--version"], capture_output=True, text=True).stdout.strip()]
+             subprocess.run([arguments.binary, "--version"], capture_output=True, text=True).stdout.split("\n")[0]]
     if arguments.peer:
         found += comparison.go_versions({"github.com/centrifugal/centrifuge"})
         redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout.split()
