@@ -20,10 +20,19 @@ def watch(crowds):
 
 def presence_after_kill(case):
     """The clients of a killed node are present nowhere after 3.5 s, the others remain present, and each left once."""
-    cluster = Cluster(case, NAMES, channels="retention: {publications: 10}, history: true, recovery: true, presence: true, join_leave: true")
-    cluster.start()
+    return kill_present(case, 10, "join_leave: true, ")
+
+
+def presence_of_many(case):
+    """The same with 3,000 clients (900 in the quick form), more than fit a frame, without joins and leaves."""
+    return kill_present(case, 1000 if case.is_full else 300, "")
+
+
+def kill_present(case, each, more):
+    options = "retention: {publications: 10}, history: true, recovery: true, presence: true"
+    cluster = Cluster(case, NAMES, channels=f"{more}{options}", limits="connections_per_address: off, drain: 5s").start()
     owned = {name: channels[0] for name, channels in cluster.owned_channels(1).items()}
-    channels, each = list(owned.values()), 10
+    channels = list(owned.values())
     crowds = {name: Crowd([node.port], [(channels, token(f"{name}{number}"), node.port) for number in range(each)], is_tracing=True,
                           reconnects=False, seed=1) for name, node in cluster.nodes.items()}
     for crowd in crowds.values():
@@ -33,7 +42,7 @@ def presence_after_kill(case):
     ids = {name: {client.id for client in crowd.clients} for name, crowd in crowds.items()}
     everyone = set().union(*ids.values())
     for channel in channels:
-        rig.until(f"all are present in {channel}", lambda: all(members(node, channel) == everyone for node in cluster.nodes.values()), 10)
+        rig.until(f"all are present in {channel}", lambda: all(members(node, channel) == everyone for node in cluster.nodes.values()), 20)
     # A publication follows the joins that the owner knows.
     for channel in channels:
         nodes[0].api("publish", channel=channel, data={"p": "p", "s": 1, "t": time.monotonic()})
@@ -42,7 +51,7 @@ def presence_after_kill(case):
     cluster["c"].kill()
     right, wrong_after, missing = {}, {}, {}
     left = everyone - ids["c"]
-    deadline = begun + 8
+    deadline = begun + 10
     while time.monotonic() < deadline:
         for node in nodes:
             for name, channel in owned.items():
@@ -66,7 +75,7 @@ def presence_after_kill(case):
     late = [key for key in ((node.name, f"of {name}") for node in nodes for name in owned) if right.get(key, 99) > PRESENT_SECONDS]
     leaves = {}
     for name in "ab":
-        for owner, channel in owned.items():
+        for owner, channel in owned.items() if more else ():
             events = [(index, kind, event[kind]["info"]["client"]) for _, index, where, event in crowds[name].events(begun)
                       if where == channel and isinstance(event, dict) for kind in ("join", "leave") if kind in event]
             if owner == "c":
@@ -209,4 +218,4 @@ def owner_paused(case):
     return figures | {"linked_after_s": round(linked, 2), "same_epochs_after_s": round(agreed_after, 2)}
 
 
-CASES = [presence_after_kill, owner_killed, owner_paused]
+CASES = [presence_after_kill, presence_of_many, owner_killed, owner_paused]
