@@ -45,7 +45,7 @@ TICK_SECONDS = 0.002
 HISTORY = "retention: {publications: 1000, size: 1MiB, time: 10m}, history: true, recovery: true"
 PRESENCE_LIMIT_SECONDS = 150
 # (cell, ratio): at most.
-BARS = {("crossing", "of the peer"): 0.4, ("hop x1", "far of single"): 1.15, ("hop x20", "far of single"): 1.15}
+BARS = {("crossing", "of the peer"): 0.4, ("hop x1", "far of near"): 1.15, ("hop x20", "far of near"): 1.15}
 
 
 class Node(nodes.Node):

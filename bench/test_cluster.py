@@ -68,9 +68,9 @@ class Ratios(unittest.TestCase):
         self.assertIn("crossing, of the peer: 0.250 (0.250 to 0.250), bar 0.4: met", text)
 
     def test_a_bar_that_is_missed(self):
-        missed, text = self.report([("hop x1", "single", 10), ("hop x1", "far", 12)])
+        missed, text = self.report([("hop x1", "near", 10), ("hop x1", "far", 12)])
         self.assertEqual(missed, 1)
-        self.assertIn("hop x1, far of single: 1.200 (1.200 to 1.200), bar 1.15: missed", text)
+        self.assertIn("hop x1, far of near: 1.200 (1.200 to 1.200), bar 1.15: missed", text)
 
     def test_what_has_no_bar_misses_none(self):
         missed, text = self.report([("crossing kept", "ringmain", 40), ("crossing kept", "centrifuge", 40)])
