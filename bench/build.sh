@@ -7,6 +7,7 @@
 #   bench/build.sh h2                 what h2.py needs: hyper with and without TLS, tonic, grpc-go
 #   bench/build.sh proxy              what proxy.py needs: client floor proxies
 #   bench/build.sh push               what push.py needs: client floor gopush
+#   bench/build.sh goredis            what cluster.py needs
 #   bench/build.sh client floor       only these
 #
 # Writes below $PEERS, besides the download caches of cargo and go. Needs gcc, cargo and,
@@ -35,6 +36,11 @@ build_floor() {
 
 build_gopush() {
   (cd "$here/peers" && go build -mod=readonly -o "$bin/gopush" ./gopush)
+}
+
+build_goredis() {
+  (cd "$here/peers" && go build -mod=readonly -o "$bin/goredis" ./goredis)
+  command -v redis-server >/dev/null || echo "build.sh: no redis-server here (on Debian: apt-get install redis-server)" >&2
 }
 
 # The HTTPS and WebSocket peers, and the lean HTTPS client, which share rustls.
@@ -126,8 +132,8 @@ mkdir -p "$bin"
 [ "$*" != push ] || set -- client floor gopush
 for part in "$@"; do
   case $part in
-    client | floor | go | gopush | h2 | proxies | rust | tls) ;;
-    *) echo "build.sh: expected http, https, proxy, push, or some of client, floor, go, gopush, h2, proxies, rust and tls, found \"$part\"" >&2; exit 2 ;;
+    client | floor | go | gopush | goredis | h2 | proxies | rust | tls) ;;
+    *) echo "build.sh: expected http, https, proxy, push, or some of client, floor, go, gopush, goredis, h2, proxies, rust and tls, found \"$part\"" >&2; exit 2 ;;
   esac
   ("build_$part")
 done

@@ -233,6 +233,24 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "cluster",
+        about: "push nodes as processes that share channels: the server API at any node, presence after a kill, links that are cut, suspended and slow, mutual TLS, planned ends, rolling restarts, and nodes that are added and removed under 20,000 clients; a quarter of an hour, needs Python and openssl",
+        lines: &[
+            RELEASE,
+            Line::new("python3 -m unittest discover -s tests/cluster"),
+            Line::new("python3 tests/cluster/run.py target/release/ringmain"),
+        ],
+    },
+    Suite {
+        name: "cluster-cost",
+        about: "CPU of both nodes for a publication that crosses from one push node to another against centrifuge with Redis, and the cost of a hop; ten minutes, needs Go and its module proxy, and redis-server",
+        lines: &[
+            Line::new("bench/build.sh goredis"),
+            DIST,
+            Line::new("python3 bench/cluster.py"),
+        ],
+    },
+    Suite {
         name: "kube",
         about: "a real API server that is killed, slow or behind a link that is cut, replicas, rights, Secrets and certificates that change, followed by the release binary, and the conformance suite of the Gateway API in three runs, the leader killed in one; eleven minutes, needs the folder of a rig with up.sh, in.sh, down.sh and conformance.sh in RINGMAIN_KUBE_RIG, root, and openssl",
         lines: &[

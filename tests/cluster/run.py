@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Runs the cases of clusters with processes of a binary on loopback, and prints a table of what was measured.
+
+usage: run.py [--full | --quick] [--previous BINARY] [BINARY] [CASE ...]
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "field"))
+
+import cases_api  # noqa: E402
+import cases_chaos  # noqa: E402
+import cases_failures  # noqa: E402
+import cases_links  # noqa: E402
+import cases_planned  # noqa: E402
+import cases_scale  # noqa: E402
+import rig  # noqa: E402
+
+CASES = [*cases_api.CASES, *cases_failures.CASES, *cases_links.CASES, *cases_planned.CASES, *cases_chaos.CASES,
+         *cases_scale.CASES]
+LOG_LINES = 30
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("binary", nargs="?", default=rig.REPO / "target/release/ringmain", help="the program under test")
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="cases to run (default: all)")
+    parser.add_argument("--full", action="store_true", help="20,000 clients in the cases of scale (default for a release build)")
+    parser.add_argument("--quick", action="store_true", help="2,000 clients in the cases of scale (default for a debug build)")
+    parser.add_argument("--previous", metavar="BINARY", help="an earlier build, for the case of a rolling upgrade")
+    arguments = parser.parse_args()
+    binary = pathlib.Path(arguments.binary).resolve()
+    is_full = arguments.full or not arguments.quick and "debug" not in binary.parts
+    known = {case.__name__: case for case in CASES}
+    unknown = set(arguments.cases) - set(known)
+    if unknown:
+        parser.error(f"expected cases of {', '.join(known)}; found {', '.join(sorted(unknown))}")
+    failed = 0
+    for name in arguments.cases or known:
+        began = time.monotonic()
+        with rig.Rig(binary) as resources:
+            resources.nodes, resources.is_full, resources.previous = [], is_full, arguments.previous
+            try:
+                outcome, text = "ok", json.dumps(known[name](resources))
+            except rig.Skipped as why:
+                outcome, text = "SKIPPED", str(why)
+            except Exception as why:  # noqa: BLE001 the other cases follow
+                outcome, text = "FAILED", f"{type(why).__name__}: {why}"
+                failed += 1
+            print(f"{outcome:8} {name:22} {time.monotonic() - began:6.1f} s  {text}", flush=True)
+            if outcome == "FAILED":
+                print_logs(resources.nodes)
+    return 1 if failed else 0
+
+
+def print_logs(nodes):
+    """Prints the ends of the logs of a case's processes."""
+    for node in nodes:
+        code = node.process.child.poll()
+        lines = [f"pid {node.process.pid} {'runs' if code is None else f'ended with {code}'}", *node.process.output().splitlines()[-LOG_LINES:]]
+        print("\n".join(f"    {node.name}: {line}" for line in lines), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
