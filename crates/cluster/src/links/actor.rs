@@ -222,9 +222,7 @@ impl Actor {
         let mut stuck = Vec::new();
         for (id, link) in &self.links {
             let mut bytes = Vec::new();
-            while let Some(frame) = self.node.poll_send(*id) {
-                frame.encode(&mut bytes);
-            }
+            self.node.encode_frames(*id, &mut bytes);
             // A link whose writer has ended is removed when its end is received.
             if !bytes.is_empty() {
                 let unsent = link.unsent.fetch_add(bytes.len(), Ordering::Relaxed);

@@ -501,10 +501,12 @@ impl Node {
             let owner = self.owner_of(&name);
             let current = self.mirrors.live_owner(&name);
             let stays = current.is_some_and(|current| self.sends_channels(current));
+            let asked = self.mirrors.by_name.get(&name).and_then(Mirror::owner);
+            let is_reachable = asked.is_some_and(|uid| uid == self.member.uid || self.is_linked(uid));
             let Some(mirror) = self.mirrors.by_name.get_mut(&name) else {
                 continue;
             };
-            if mirror.owner() == owner || mirror.owner().is_some_and(|uid| mirror.is_confirmed(uid, now)) {
+            if asked == owner || (is_reachable && asked.is_some_and(|uid| mirror.is_confirmed(uid, now))) {
                 mirror.stays_until = None;
             } else if stays {
                 mirror.stays_until.get_or_insert(now + limits::HANDOVER_TIME);
@@ -550,7 +552,8 @@ impl Node {
         for name in late {
             let mirror = self.mirrors.by_name.get(&name);
             let confirmed = mirror.and_then(|mirror| mirror.confirmed);
-            match confirmed.filter(|confirmed| now < confirmed.until) {
+            let is_reachable = |uid| uid == self.member.uid || self.is_linked(uid);
+            match confirmed.filter(|confirmed| now < confirmed.until && is_reachable(confirmed.owner)) {
                 Some(confirmed) => self.ask_node(&name, Some(confirmed.owner), now),
                 None => self.ask_owner(&name, now),
             }

@@ -342,11 +342,11 @@ impl Node {
     /// Returns whether other nodes have taken all channels of this node since [`leave`](Node::leave), or none of them can.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        let mut servers = self
-            .peers
-            .values()
-            .filter(|peer| peer.member.role.owns_channels());
-        let is_joining = servers.any(|peer| peer.status.phase == Phase::Joining && peer.link.is_some());
+        let servers = self.peers.values();
+        let servers = servers.filter(|peer| peer.member.role.owns_channels() && peer.link.is_some());
+        let phases: Vec<Phase> = servers.map(|peer| peer.status.phase).collect();
+        // A node that joins will take the channels if there is no other.
+        let is_joining = phases.contains(&Phase::Joining) && !phases.contains(&Phase::Active);
         let has_plan = self.peers.values().any(|peer| !peer.plan.is_empty());
         let has_moved = !has_plan && !is_joining && self.handovers.is_idle();
         // Requests of other nodes may be on their way.

@@ -188,6 +188,13 @@ impl Node {
         self.peers.get_mut(uid)?.link.as_mut()?.queue.pop_front()
     }
 
+    /// Appends the frames for a link, encoded.
+    pub fn encode_frames(&mut self, id: LinkId, out: &mut Vec<u8>) {
+        while let Some(frame) = self.poll_send(id) {
+            frame.encode(out);
+        }
+    }
+
     /// Returns whether a node is linked.
     #[must_use]
     pub fn is_linked(&self, uid: Uid) -> bool {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use ringmain_cluster::links::{Cluster, LinkOptions, Membership, StartError, TlsFiles};
+use ringmain_cluster::links::{Cluster, LinkOptions, Load, Membership, StartError, TlsFiles};
 use ringmain_cluster::member::{Role, owner};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
 use ringmain_push::{HistoryOptions, Namespace, Options, Push};
@@ -221,6 +221,39 @@ fn the_end_of_an_owner_is_a_new_epoch_that_clients_are_notified_of() {
     assert_ne!(reply["subscribe"]["epoch"], before["epoch"], "{reply}");
     servers[0].publish(&channel, 2);
     assert_eq!(subscriber.publication().1, json!({"n": 2}));
+}
+
+#[test]
+fn a_node_that_leaves_costs_its_channels_nothing() {
+    let mut servers = Server::start_all(3);
+    let channel = channel_of(&servers, 0);
+    let mut subscriber = servers[1].subscribe(&channel);
+    let before = servers[1].publish(&channel, 1);
+    assert_eq!(subscriber.publication().1, json!({"n": 1}));
+    servers[0].cluster().set_load(Load { clients: 7 });
+    until("the load is known", || {
+        let report = servers[1].cluster().report();
+        report
+            .nodes
+            .iter()
+            .any(|node| node.clients == 7 && !node.is_leaving)
+    });
+    servers[0].cluster().leave();
+    until("the channels have other owners", || {
+        servers[0].cluster().has_left()
+    });
+    let report = servers[2].cluster().report();
+    assert!(report.nodes.iter().any(|node| node.is_leaving));
+    drop(servers.remove(0));
+    let after = servers[0].publish(&channel, 2);
+    assert_eq!((&after["epoch"], &after["offset"]), (&before["epoch"], &json!(2)));
+    assert_eq!(subscriber.publication().1, json!({"n": 2}));
+    let history = servers[1].api("history", &json!({"channel": channel, "limit": 10}));
+    assert_eq!(
+        history["result"]["publications"].as_array().map(Vec::len),
+        Some(2),
+        "{history}"
+    );
 }
 
 /// Returns a certificate of a new authority.
