@@ -202,17 +202,11 @@ impl Builder<'_> {
         part: document::PushRebalanceSection,
         position: FilePosition,
     ) -> Option<PushRebalance> {
-        let is_complete = |is_some, has_value| !is_some || has_value;
         let given = [part.above.is_some(), part.until.is_some(), part.rate.is_some()];
         let above = parsed_value(part.above).map(|Multiple(hundredths)| hundredths);
         let until = parsed_value(part.until).map(|Multiple(hundredths)| hundredths);
         let rate = parsed_value(part.rate).map(|Fraction(fraction)| fraction);
-        let values = [above.is_some(), until.is_some(), rate.is_some()];
-        if !given
-            .into_iter()
-            .zip(values)
-            .all(|(is_some, has_value)| is_complete(is_some, has_value))
-        {
+        if given != [above.is_some(), until.is_some(), rate.is_some()] {
             // An error was reported.
             return None;
         }
