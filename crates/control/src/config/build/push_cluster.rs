@@ -51,17 +51,7 @@ impl Builder<'_> {
         let has_zone = part.zone.is_some();
         let zone = zone_name(self.errors, part.zone);
         let name = self.build_cluster_name(part.name);
-        let weight = match part.weight {
-            None => Some(1),
-            Some(at) => at.value.filter(|weight| {
-                let is_valid = (1..=WEIGHT_MAX).contains(weight);
-                if !is_valid {
-                    let expected = format!("a weight from 1 to {WEIGHT_MAX}");
-                    self.errors.report(at.position, expected, weight.to_string());
-                }
-                is_valid
-            }),
-        };
+        let weight = self.build_cluster_weight(part.weight);
         let rebalance = match part.rebalance {
             None => None,
             Some(at) => Some(self.build_rebalance(at.value?, at.position)?),
@@ -183,6 +173,18 @@ impl Builder<'_> {
             service,
             namespace,
             port,
+        })
+    }
+
+    fn build_cluster_weight(&self, at: Field<u16>) -> Option<u16> {
+        let Some(at) = at else { return Some(1) };
+        at.value.filter(|weight| {
+            let is_valid = (1..=WEIGHT_MAX).contains(weight);
+            if !is_valid {
+                let expected = format!("a weight from 1 to {WEIGHT_MAX}");
+                self.errors.report(at.position, expected, weight.to_string());
+            }
+            is_valid
         })
     }
 
