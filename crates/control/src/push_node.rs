@@ -17,13 +17,15 @@ use crate::limits;
 pub struct PushNode {
     links: Cluster,
     is_leaving: AtomicBool,
-    /// Whether a node was linked that owns channels, and since when none is, by the monotonic clock.
+    /// The nodes that own channels.
     servers: Mutex<ServerPresence>,
 }
 
 #[derive(Debug, Default)]
 struct ServerPresence {
+    /// One was linked before.
     was_linked: bool,
+    /// The time of the first check that found none, by the monotonic clock.
     missing_since: Option<Duration>,
 }
 
@@ -46,7 +48,7 @@ impl PushNode {
         self.is_leaving.load(Ordering::Acquire)
     }
 
-    /// Returns whether this node depends on others for channels, and none of them has been linked yet, or for
+    /// Returns whether this node depends on others for channels, and no such node has been linked yet, or for
     /// [`limits::PUSH_SERVERS_MISSING`].
     pub(crate) fn lacks_servers(&self) -> bool {
         if self.links.member().role.owns_channels() {

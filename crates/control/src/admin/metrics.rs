@@ -7,7 +7,7 @@
 mod cluster;
 mod endpoints;
 mod nats;
-pub(super) mod push_cluster;
+mod push_cluster;
 mod requests;
 mod sources;
 

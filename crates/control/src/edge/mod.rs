@@ -258,14 +258,7 @@ impl Edge {
             board.clone(),
             settings.version,
         );
-        let admin_servers = for_admin.into_iter().map(|listener| {
-            let app = match listener.name {
-                METRICS => admin.metrics(),
-                _ => admin.app(),
-            };
-            AdminServer::start(settings, listener, app, can_wait)
-        });
-        let admin_servers = admin_servers.collect::<Result<Vec<_>, _>>()?;
+        let admin_servers = start_admin(settings, &admin, for_admin, can_wait)?;
         let mut serving = ServeLoop {
             settings,
             push: gateway.push_server(),
@@ -423,6 +416,23 @@ impl ServeLoop<'_> {
             cluster.start_sync();
         }
     }
+}
+
+/// Starts the administration on its listeners.
+fn start_admin(
+    settings: &EdgeSettings,
+    admin: &AdminApp,
+    listeners: Vec<AdminListener<'_>>,
+    can_wait: bool,
+) -> Result<Vec<AdminServer>, EdgeError> {
+    let servers = listeners.into_iter().map(|listener| {
+        let app = match listener.name {
+            METRICS => admin.metrics(),
+            _ => admin.app(),
+        };
+        AdminServer::start(settings, listener, app, can_wait)
+    });
+    servers.collect()
 }
 
 /// Returns the listeners of the administration, with their inherited sockets.

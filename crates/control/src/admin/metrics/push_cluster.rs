@@ -11,7 +11,7 @@ pub(super) fn write_push_cluster(page: &mut MetricsPage, inner: &AdminContext) {
     }
 }
 
-pub(in crate::admin) fn write_status(page: &mut MetricsPage, status: &PushClusterStatus) {
+fn write_status(page: &mut MetricsPage, status: &PushClusterStatus) {
     page.metric(
         "ringmain_push_cluster_info",
         "gauge",
@@ -65,6 +65,10 @@ pub(in crate::admin) fn write_status(page: &mut MetricsPage, status: &PushCluste
         let help = "Clients of this node relative to its share by weight.";
         page.single("ringmain_push_cluster_load_ratio", "gauge", help, ratio);
     }
+    write_totals(page, status);
+}
+
+fn write_totals(page: &mut MetricsPage, status: &PushClusterStatus) {
     for (name, help, value) in [
         (
             "ringmain_push_cluster_crossed_total",

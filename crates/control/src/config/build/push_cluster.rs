@@ -51,17 +51,7 @@ impl Builder<'_> {
         let has_zone = part.zone.is_some();
         let zone = zone_name(self.errors, part.zone);
         let name = self.build_cluster_name(part.name);
-        let weight = match part.weight {
-            None => Some(1),
-            Some(at) => at.value.filter(|weight| {
-                let is_valid = (1..=WEIGHT_MAX).contains(weight);
-                if !is_valid {
-                    let expected = format!("a weight from 1 to {WEIGHT_MAX}");
-                    self.errors.report(at.position, expected, weight.to_string());
-                }
-                is_valid
-            }),
-        };
+        let weight = self.build_cluster_weight(part.weight);
         let rebalance = match part.rebalance {
             None => None,
             Some(at) => Some(self.build_rebalance(at.value?, at.position)?),
@@ -186,6 +176,18 @@ impl Builder<'_> {
         })
     }
 
+    fn build_cluster_weight(&self, at: Field<u16>) -> Option<u16> {
+        let Some(at) = at else { return Some(1) };
+        at.value.filter(|weight| {
+            let is_valid = (1..=WEIGHT_MAX).contains(weight);
+            if !is_valid {
+                let expected = format!("a weight from 1 to {WEIGHT_MAX}");
+                self.errors.report(at.position, expected, weight.to_string());
+            }
+            is_valid
+        })
+    }
+
     fn build_cluster_name(&self, at: Field<String>) -> Option<Option<Arc<str>>> {
         let Some(at) = at else { return Some(None) };
         let name = at.value?;
@@ -202,17 +204,11 @@ impl Builder<'_> {
         part: document::PushRebalanceSection,
         position: FilePosition,
     ) -> Option<PushRebalance> {
-        let is_complete = |is_some, has_value| !is_some || has_value;
         let given = [part.above.is_some(), part.until.is_some(), part.rate.is_some()];
         let above = parsed_value(part.above).map(|Multiple(hundredths)| hundredths);
         let until = parsed_value(part.until).map(|Multiple(hundredths)| hundredths);
         let rate = parsed_value(part.rate).map(|Fraction(fraction)| fraction);
-        let values = [above.is_some(), until.is_some(), rate.is_some()];
-        if !given
-            .into_iter()
-            .zip(values)
-            .all(|(is_some, has_value)| is_complete(is_some, has_value))
-        {
+        if given != [above.is_some(), until.is_some(), rate.is_some()] {
             // An error was reported.
             return None;
         }
