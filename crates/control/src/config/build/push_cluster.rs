@@ -49,17 +49,7 @@ impl Builder<'_> {
         let has_zone = part.zone.is_some();
         let zone = zone_name(self.errors, part.zone);
         let name = self.build_cluster_name(part.name);
-        let weight = match part.weight {
-            None => Some(1),
-            Some(at) => at.value.filter(|weight| {
-                let is_valid = (1..=WEIGHT_MAX).contains(weight);
-                if !is_valid {
-                    let expected = format!("a weight from 1 to {WEIGHT_MAX}");
-                    self.errors.report(at.position, expected, weight.to_string());
-                }
-                is_valid
-            }),
-        };
+        let weight = self.build_cluster_weight(part.weight);
         let tls = match part.tls {
             None => None,
             Some(at) => Some(self.build_cluster_tls(at.value?, at.position)?),
@@ -177,6 +167,17 @@ impl Builder<'_> {
             namespace,
             port,
         })
+    }
+
+    fn build_cluster_weight(&self, at: Field<u16>) -> Option<u16> {
+        let Some(at) = at else { return Some(1) };
+        let weight = at.value?;
+        if !(1..=WEIGHT_MAX).contains(&weight) {
+            let expected = format!("a weight from 1 to {WEIGHT_MAX}");
+            self.errors.report(at.position, expected, weight.to_string());
+            return None;
+        }
+        Some(weight)
     }
 
     fn build_cluster_name(&self, at: Field<String>) -> Option<Option<Arc<str>>> {
