@@ -1,20 +1,19 @@
 //! Values that are written as strings: hosts, paths, times, sizes, addresses, statuses. Does not know keys.
 
+mod kubernetes;
 mod multiple;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
     Addr, AddrError, EndpointLocation, HeaderName, HeaderValue, Hostname, JwtAlgorithm, LogDestination,
-    MethodName, Network, Origin, PasswordHash, Path, Pattern, PushServicePort, StatusRange, SubjectName,
-    TlsVersion,
+    MethodName, Network, Origin, PasswordHash, Path, Pattern, StatusRange, SubjectName, TlsVersion,
 };
 
-pub(super) use multiple::Multiple;
-
+pub(super) use self::kubernetes::{ServiceName, ServicePort};
+pub(super) use self::multiple::Multiple;
 use super::error::{quote, suggest};
 use super::fields::ParseScalar;
 use crate::limits;
@@ -95,63 +94,6 @@ impl ParseScalar for JwtAlgorithm {
             None => invalid("an algorithm such as RS256, ES256 or EdDSA (never `none`)", text),
         }
     }
-}
-
-/// The name of a Service or a namespace of Kubernetes.
-#[derive(Clone, Debug)]
-pub(super) struct ServiceName(pub(super) Arc<str>);
-
-impl ParseScalar for ServiceName {
-    const NAME: &'static str = "Kubernetes name";
-    const DESCRIPTION: &'static str =
-        "The name of an object of Kubernetes: lowercase letters, digits and `-`, at most 63 characters.";
-    const EXAMPLES: &'static [&'static str] = &["push-nodes"];
-    const PATTERN: &'static str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-
-    fn parse(text: &str) -> Result<ServiceName, String> {
-        if is_label(text, 63) {
-            return Ok(ServiceName(text.into()));
-        }
-        invalid(
-            "a name of Kubernetes: lowercase letters, digits and `-`, at most 63 characters",
-            text,
-        )
-    }
-}
-
-/// A port of the endpoints of a Service of Kubernetes.
-#[derive(Clone, Debug)]
-pub(super) struct ServicePort(pub(super) PushServicePort);
-
-impl ParseScalar for ServicePort {
-    const NAME: &'static str = "Service port";
-    const DESCRIPTION: &'static str =
-        "The name of a port of a Service, or a number from 1 to 65535: the port of the Pods.";
-    const EXAMPLES: &'static [&'static str] = &["cluster", "7946"];
-    const PATTERN: &'static str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
-    const ALLOWS_NUMBER: bool = true;
-
-    fn parse(text: &str) -> Result<ServicePort, String> {
-        match text.parse() {
-            Ok(number @ 1..) => Ok(ServicePort(PushServicePort::Number(number))),
-            Err(_) if is_label(text, 15) && text.bytes().any(|byte| byte.is_ascii_lowercase()) => {
-                Ok(ServicePort(PushServicePort::Name(text.into())))
-            }
-            _ => invalid(
-                "the name of a port (at most 15 lowercase letters, digits and `-`), or a number from 1 to 65535",
-                text,
-            ),
-        }
-    }
-}
-
-/// Returns whether a text is a label of RFC 1123 of at most `length` characters.
-fn is_label(text: &str, length: usize) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=length).contains(&text.len())
-        && text.bytes().all(is_inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
 }
 
 /// The URL of a page: its server and path.

@@ -156,7 +156,7 @@ impl NodeLoad {
         own * others_room * 100 > others * own_room * u128::from(percent)
     }
 
-    /// Returns the part of `total`'s clients that the endpoint should have: by the room of all, or by their weights unless all report it.
+    /// Returns the part of `total`'s clients that the endpoint should have: by the room of each, or by weights unless every endpoint reports it.
     pub(crate) fn share_of(&self, total: &NodeLoad) -> u64 {
         if total.is_reported { self.room } else { self.weight }
     }

@@ -51,6 +51,7 @@ mod paths;
 mod policies;
 mod proxy_protocol;
 mod push;
+mod push_balance;
 mod push_recovery;
 mod redis_rate_limits;
 mod reserved_headers;

@@ -3,8 +3,8 @@
 use super::{KnownNames, ProblemList};
 use crate::limits;
 use crate::model::{
-    Balance, EndpointLocation, HealthCheck, RetryBudget, SubjectName, Trust, Upstream, UpstreamProtocol,
-    UpstreamTls,
+    Balance, ClaimPath, EndpointLocation, HashKey, HealthCheck, RetryBudget, SubjectName, Trust, Upstream,
+    UpstreamProtocol, UpstreamTls,
 };
 use crate::table::problem::{ConfigPart, Consequence};
 
@@ -165,6 +165,25 @@ fn check_balance(upstream: &Upstream, report: &mut impl FnMut(&'static str, &str
         let expected = "no `zones` with `balance: push`, which prefers the zone by itself";
         report("zones", expected, "both".to_owned());
     }
+    let reports_loads = upstream
+        .health
+        .active
+        .as_ref()
+        .is_some_and(|active| matches!(active.check, HealthCheck::Http { .. }));
+    if is_push && !reports_loads {
+        let expected = "`health.active` with a `path`, whose responses report the load of push servers";
+        report("balance", expected, "`push` without it".to_owned());
+    }
+    let key = match &upstream.balance {
+        Balance::RingHash(key) | Balance::Maglev(key) => Some(key),
+        Balance::Push(push) => push.key.as_ref(),
+        _ => None,
+    };
+    if let Some(HashKey::Cookie(name) | HashKey::Query(name) | HashKey::Claim(ClaimPath(name))) = key
+        && name.is_empty()
+    {
+        report("balance", "a key with a name", "an empty one".to_owned());
+    }
     let Some(factor) = upstream.hash_balance_factor else {
         return;
     };
@@ -176,12 +195,7 @@ fn check_balance(upstream: &Upstream, report: &mut impl FnMut(&'static str, &str
         let expected = format!("a percentage from {least} to {most}");
         report("hash_balance_factor", &expected, factor.to_string());
     }
-    let has_key = match &upstream.balance {
-        Balance::RingHash(_) | Balance::Maglev(_) => true,
-        Balance::Push(push) => push.key.is_some(),
-        _ => false,
-    };
-    if !has_key {
+    if key.is_none() {
         let expected = "`balance` with a key: `ring_hash`, `maglev`, or `push` with `key`";
         report("hash_balance_factor", expected, "none".to_owned());
     }

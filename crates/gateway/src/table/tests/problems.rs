@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::{WEB, compile, config, facts, listener, route, rule, takes};
 use crate::model::{
-    Action, Addr, Certificate, Config, DatagramSessions, Endpoint, EndpointLocation, Forward, HeaderName,
-    ListenerTls, Path, PathRewrite, Protocol, ProxyProtocolVersion, Retry, Rule, Secret, StreamRoute,
-    Upstream, UpstreamTls, WeightedBackend,
+    Action, ActiveHealth, Addr, Balance, Certificate, Config, DatagramSessions, Endpoint, EndpointLocation,
+    Forward, HashKey, HeaderName, HealthCheck, ListenerTls, Path, PathRewrite, Protocol,
+    ProxyProtocolVersion, PushBalance, Retry, Rule, Secret, StatusRange, StreamRoute, Upstream, UpstreamTls,
+    WeightedBackend, ZonePreference,
 };
 use crate::table::Table;
 
@@ -427,5 +428,75 @@ fn an_invalid_plan_is_reported_each_time() {
              receive 500"
         );
         last = Some(table);
+    }
+}
+
+#[test]
+fn balancing_for_push_servers_needs_their_reports() {
+    let check = HealthCheck::Http {
+        target: "/readyz".into(),
+        host: None,
+        statuses: StatusRange::one(200),
+    };
+    let reports = Some(ActiveHealth::new(check));
+    let push = |key| Balance::Push(PushBalance { key });
+    let least = Balance::LeastRequest;
+    let near = Some(ZonePreference::Prefer);
+    for (balance, active, zones, factor, expected) in [
+        (push(None), reports.clone(), None, None, &[][..]),
+        (
+            push(Some(HashKey::Identity)),
+            reports.clone(),
+            None,
+            Some(101),
+            &[],
+        ),
+        (Balance::Maglev(HashKey::Path), None, near, Some(150), &[]),
+        (
+            push(None),
+            Some(ActiveHealth::new(HealthCheck::Connect)),
+            near,
+            None,
+            &[
+                "zones: expected no `zones` with `balance: push`, which prefers the zone by itself, found both",
+                "balance: expected `health.active` with a `path`, whose responses report the load of push servers, found \
+                 `push` without it",
+            ],
+        ),
+        (
+            push(Some(HashKey::Query("".into()))),
+            reports.clone(),
+            None,
+            Some(100),
+            &[
+                "balance: expected a key with a name, found an empty one",
+                "hash_balance_factor: expected a percentage from 101 to 10000, found 100",
+            ],
+        ),
+        (
+            least,
+            None,
+            None,
+            Some(125),
+            &[
+                "hash_balance_factor: expected `balance` with a key: `ring_hash`, `maglev`, or `push` with `key`, found none",
+            ],
+        ),
+    ] {
+        let mut upstream = Upstream::clone(&upstream("up"));
+        upstream.balance = balance;
+        upstream.health.active = active;
+        upstream.zones = zones;
+        upstream.hash_balance_factor = factor;
+        let config = Config {
+            upstreams: vec![Arc::new(upstream)],
+            ..config([])
+        };
+        let found = compile(config);
+        let found: Vec<_> = found.problems().iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{found}: {expected}");
+        }
     }
 }

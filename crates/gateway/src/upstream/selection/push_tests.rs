@@ -44,7 +44,7 @@ const SERVER: Server = Server {
     leaving: false,
 };
 
-/// A gateway in front of the servers, with its own view of them.
+/// A gateway in front of the servers, with its own view of their loads.
 struct Gateway {
     state: Arc<UpstreamState>,
     current: Arc<UpstreamSnapshot>,
@@ -150,7 +150,7 @@ impl Gateway {
         }
     }
 
-    /// Receives true reports of all servers.
+    /// Receives a true report of each server.
     fn receive_all(&self, servers: &[Server]) {
         for (index, server) in servers.iter().enumerate() {
             self.receive(index, Some(true_report(server)));
@@ -339,7 +339,7 @@ fn leaving_servers_receive_no_clients() {
         gateway.now += 2 * VALIDITY;
         connect(&mut gateway, &mut servers);
         assert_eq!(servers[1].clients, before, "{balance:?}");
-        // Its successor at the same address reports anew.
+        // Its successor at the same address reports again.
         servers[1].leaving = false;
         gateway.receive_all(&servers);
         connect(&mut gateway, &mut servers);
@@ -497,7 +497,7 @@ fn clients_of_a_key_share_a_server_within_the_bound() {
         let mut servers = [SERVER; 5];
         let mut gateway = Gateway::new(seed, &servers, balance.clone(), factor);
         let mut random = fastrand::Rng::with_seed(seed);
-        // Of 500 keys one has half of all clients.
+        // One key has half the clients, and 500 keys have the others.
         let hot = random.u64(..);
         let keys: Vec<_> = (0..500).map(|_| random.u64(..)).collect();
         let mut moved = 0;
