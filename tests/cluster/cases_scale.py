@@ -1,6 +1,6 @@
 """Cases of `cargo xtask suite cluster`: nodes that are added, ended and killed under load.
 
-The full form has 20,000 clients and 20,000 deliveries a second, the quick one a tenth. Each client follows one channel; twenty clients share it.
+The full form has 20,000 clients and 20,000 deliveries a second, the quick one a tenth; `--clients` sets another number. Each client follows one channel; twenty clients share it.
 """
 
 import contextlib
@@ -42,8 +42,14 @@ class Load:
             publisher.start()
         self.phases, self.sums = {}, {}
 
-    def wait_subscribed(self, seconds=30):
-        rig.until(f"{self.clients} clients are subscribed", lambda: sum(crowd.live()[0] for crowd in self.crowds) == self.clients, seconds, 0.2)
+    def wait_subscribed(self, seconds=60):
+        try:
+            rig.until("all clients are subscribed", lambda: sum(crowd.live()[0] for crowd in self.crowds) == self.clients, seconds, 0.2)
+        except rig.Failed as why:
+            figures = total(self.crowds)
+            wanted = ("connects", "refused", "errors", "closes", "by_port", "faults")
+            raise rig.Failed(f"{why}: {sum(crowd.live()[0] for crowd in self.crowds)} of {self.clients}, after the phases {list(self.phases)}; "
+                             f"{ {name: figures.get(name) for name in wanted} }") from None
 
     def ports(self, ports, api_ports):
         for crowd in self.crowds:
@@ -55,7 +61,7 @@ class Load:
         """Lets the load run."""
         time.sleep(seconds)
 
-    def caught_up(self, seconds=30):
+    def caught_up(self, seconds=60):
         """Waits until each client has a publication of its channel that is as new as this call."""
         self.wait_subscribed(seconds)
         arrive(self.crowds, {publisher.name_: dict(publisher.numbers) for publisher in self.publishers}, seconds)
@@ -101,7 +107,7 @@ class Change:
         self.without_channels = [name for name, node in cluster.nodes.items() if node.role == "push-gateway"]
 
     def start(self):
-        self.load = Load(self.case, 20_000 if self.case.is_full else 2_000, *self.ports())
+        self.load = Load(self.case, self.case.clients, *self.ports())
         self.load.phase("steady")
 
     def ports(self):

@@ -406,14 +406,21 @@ class Crowd(threading.Thread):
                       for subscription in client.subscriptions.values()]
             return sum(wanted), len(wanted)
 
-    def behind(self, counts):
-        """Returns how many subscriptions lack the last number of one of {publisher: {channel: number}}, and one of them."""
+    def behind(self, counts, is_end=False):
+        """Returns how many subscriptions lack the last number of one of {publisher: {channel: number}}, and some of them.
+
+        `is_end`: nothing follows, so those that were notified since are not behind.
+        """
+        missing = []
         with self.lock:
-            missing = [(client.index, client.port, subscription.channel, publisher, subscription.seen.get(publisher, (0, 0))[0], last)
-                       for publisher, channels in counts.items() for client in self.clients if client.state != "ended"
-                       for subscription in client.subscriptions.values()
-                       if (last := channels.get(subscription.channel, 0)) > subscription.seen.get(publisher, (0, 0))[0]]
-            return len(missing), missing[:3]
+            for publisher, channels in counts.items():
+                for client in self.clients:
+                    for subscription in client.subscriptions.values() if client.state != "ended" else ():
+                        number, notices = subscription.seen.get(publisher, (0, 0))
+                        last = channels.get(subscription.channel, 0)
+                        if number < last and not (is_end and subscription.is_live and notices != subscription.notices):
+                            missing.append((client.index, client.port, subscription.channel, publisher, number, last))
+        return len(missing), missing[:3]
 
     def events(self, since=0.0):
         """Returns a copy of the trace."""
