@@ -14,6 +14,8 @@ PER_CHANNEL = 20
 PROCESSES = 4
 PUBLISHERS = 4
 PLANNED_MS, KILLED_MS = 1000, 4000
+# So that those of a killed node do not all connect at once.
+RECONNECT_SECONDS = [0.05, 0.5]
 BALANCE = 1.15
 BALANCED_SECONDS = 60
 # All clients fit two nodes, and one that is left; the balancer has three seconds to notice one that ends.
@@ -32,7 +34,8 @@ class Load:
         for process in range(PROCESSES):
             own = [[[self.channels[number % len(self.channels)]], None, None] for number in range(process, clients, PROCESSES)]
             draw.shuffle(own)
-            self.crowds.append(Remote(case, ports=list(ports), clients=own, connect_rate=clients / 10 / PROCESSES, seed=process))
+            self.crowds.append(Remote(case, ports=list(ports), clients=own, connect_rate=clients / 10 / PROCESSES,
+                                      seed=process, reconnect=RECONNECT_SECONDS))
         self.wait_subscribed(90)
         # One publication a second in each channel.
         self.publishers = [Publisher(f"p{number}", api_ports[number % len(api_ports):] + api_ports[:number % len(api_ports)],
