@@ -87,18 +87,18 @@ class Load:
 
 
 def spread(nodes):
-    """Returns the clients of each node, and the largest deviation from the mean as a ratio."""
+    """Returns the clients of each node, and those of the fullest and the emptiest one as ratios to the mean."""
     counts = {node.name: node.clients() for node in nodes}
     mean = sum(counts.values()) / len(counts)
-    return counts, max(max(counts.values()) / mean, mean / max(min(counts.values()), 1))
+    return counts, max(counts.values()) / mean, min(counts.values()) / mean
 
 
 def balanced(nodes, seconds):
     """Waits for the clients to be spread; returns their numbers even if they are not."""
     with contextlib.suppress(rig.Failed):
         rig.until("the clients are spread", lambda: spread(nodes)[1] <= BALANCE, seconds, 0.5)
-    counts, ratio = spread(nodes)
-    return {"clients": counts, "of_mean": round(ratio, 3)}
+    counts, most, least = spread(nodes)
+    return {"clients": counts, "of_mean": round(most, 3), "least_of_mean": round(least, 3)}
 
 
 class Change:
