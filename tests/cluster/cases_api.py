@@ -5,7 +5,7 @@ import time
 
 import rig
 from crowd import Crowd
-from nodes import Cluster, Node, token
+from nodes import Cluster, Node, Refused, token
 
 NAMES = ("a", "b", "c")
 
@@ -127,6 +127,50 @@ def disconnect_while_paused(case):
     return {"missing_reported_after_s": round(took, 2)}
 
 
+def ready(node):
+    """Returns the status of /readyz."""
+    return rig.get(node.probes, "/readyz").status
+
+
+def roles(case):
+    """A push server refuses clients and owns the channels; push gateways serve clients, report that they are not ready without a push
+    server, and take nothing with them when they are killed."""
+    cluster = Cluster(case, ("g", "h", "s"))
+    for name, role in (("g", "push-gateway"), ("h", "push-gateway"), ("s", "push-server")):
+        cluster[name].role = role
+    g, h, s = cluster.nodes.values()
+    g.start()
+    rig.expect("readiness of a push gateway without a push server", 503, ready(g))
+    try:
+        g.api("publish", channel="news", data={})
+        raise rig.Failed("a push gateway without a push server has published")
+    except Refused as error:
+        rig.check("100" in str(error), str(error))
+    h.start()
+    s.start()
+    cluster.wait_linked()
+    rig.until("the push gateways are ready", lambda: ready(g) == ready(h) == 200, 10)
+    refused = rig.get(s.port, "/connection/websocket", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+                      "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==")
+    rig.expect("a client of a push server", 503, refused.status)
+    rig.check(b"push-server" in refused.body, f"the response does not name the role: {refused.body[:200]}")
+    crowd = Crowd([g.port, h.port], [(["news"], None, node.port) for node in (g, h) for _ in range(5)], is_tracing=True)
+    case.stack.callback(crowd.end)
+    crowd.start()
+    connected(crowd)
+    for number, node in enumerate((g, h, s), 1):
+        node.api("publish", channel="news", data=data(number))
+        delivered(crowd, "news", number)
+    g.kill()
+    rig.until("its clients are connected to the other one", lambda: crowd.report()["by_port"].get(str(h.port), 0) == 10, 10)
+    h.api("publish", channel="news", data=data(4))
+    delivered(crowd, "news", 4)
+    report = crowd.report()
+    rig.expect("subscriptions of the killed gateway's clients (recovered, not recovered, faults)", (5, 0, 0),
+               (report["recovered"], report["unrecovered"], report["fault_count"]))
+    return {"recovered": report["recovered"]}
+
+
 class TlsNode(Node):
     """A node with mutual TLS; `authority` signs its certificate, `trusted` those of the others."""
 
@@ -186,4 +230,4 @@ def mutual_tls(case):
     return figures | {"checks_of_membership": attempts, "foreign": reason.split("cluster: ")[-1][:120]}
 
 
-CASES = [api_at_any_node, channels_and_info, disconnect_while_paused, mutual_tls]
+CASES = [api_at_any_node, channels_and_info, disconnect_while_paused, roles, mutual_tls]

@@ -1,6 +1,6 @@
 """Cases of `cargo xtask suite cluster`: nodes that are added, ended and killed under load.
 
-The full form has 20,000 clients and 20,000 deliveries a second, the quick one a tenth. Each client follows one channel; twenty clients share it.
+The full form has 20,000 clients and 20,000 deliveries a second, the quick one a tenth; `--clients` sets another number. Each client follows one channel; twenty clients share it.
 """
 
 import contextlib
@@ -14,6 +14,8 @@ PER_CHANNEL = 20
 PROCESSES = 4
 PUBLISHERS = 4
 PLANNED_MS, KILLED_MS = 1000, 4000
+# So that those of a killed node do not all connect at once.
+RECONNECT_SECONDS = [0.05, 0.5]
 BALANCE = 1.15
 BALANCED_SECONDS = 60
 # All clients fit two nodes, and one that is left; the balancer has three seconds to notice one that ends.
@@ -32,7 +34,8 @@ class Load:
         for process in range(PROCESSES):
             own = [[[self.channels[number % len(self.channels)]], None, None] for number in range(process, clients, PROCESSES)]
             draw.shuffle(own)
-            self.crowds.append(Remote(case, ports=list(ports), clients=own, connect_rate=clients / 10 / PROCESSES, seed=process))
+            self.crowds.append(Remote(case, ports=list(ports), clients=own, connect_rate=clients / 10 / PROCESSES,
+                                      seed=process, reconnect=RECONNECT_SECONDS))
         self.wait_subscribed(90)
         # One publication a second in each channel.
         self.publishers = [Publisher(f"p{number}", api_ports[number % len(api_ports):] + api_ports[:number % len(api_ports)],
@@ -42,8 +45,14 @@ class Load:
             publisher.start()
         self.phases, self.sums = {}, {}
 
-    def wait_subscribed(self, seconds=30):
-        rig.until(f"{self.clients} clients are subscribed", lambda: sum(crowd.live()[0] for crowd in self.crowds) == self.clients, seconds, 0.2)
+    def wait_subscribed(self, seconds=60):
+        try:
+            rig.until("all clients are subscribed", lambda: sum(crowd.live()[0] for crowd in self.crowds) == self.clients, seconds, 0.2)
+        except rig.Failed as why:
+            figures = total(self.crowds)
+            wanted = ("connects", "refused", "errors", "closes", "by_port", "faults")
+            raise rig.Failed(f"{why}: {sum(crowd.live()[0] for crowd in self.crowds)} of {self.clients}, after the phases {list(self.phases)}; "
+                             f"{ {name: figures.get(name) for name in wanted} }") from None
 
     def ports(self, ports, api_ports):
         for crowd in self.crowds:
@@ -55,7 +64,7 @@ class Load:
         """Lets the load run."""
         time.sleep(seconds)
 
-    def caught_up(self, seconds=30):
+    def caught_up(self, seconds=60):
         """Waits until each client has a publication of its channel that is as new as this call."""
         self.wait_subscribed(seconds)
         arrive(self.crowds, {publisher.name_: dict(publisher.numbers) for publisher in self.publishers}, seconds)
@@ -78,18 +87,18 @@ class Load:
 
 
 def spread(nodes):
-    """Returns the clients of each node, and the largest deviation from the mean as a ratio."""
+    """Returns the clients of each node, and those of the fullest and the emptiest one as ratios to the mean."""
     counts = {node.name: node.clients() for node in nodes}
     mean = sum(counts.values()) / len(counts)
-    return counts, max(max(counts.values()) / mean, mean / max(min(counts.values()), 1))
+    return counts, max(counts.values()) / mean, min(counts.values()) / mean
 
 
 def balanced(nodes, seconds):
     """Waits for the clients to be spread; returns their numbers even if they are not."""
     with contextlib.suppress(rig.Failed):
         rig.until("the clients are spread", lambda: spread(nodes)[1] <= BALANCE, seconds, 0.5)
-    counts, ratio = spread(nodes)
-    return {"clients": counts, "of_mean": round(ratio, 3)}
+    counts, most, least = spread(nodes)
+    return {"clients": counts, "of_mean": round(most, 3), "least_of_mean": round(least, 3)}
 
 
 class Change:
@@ -101,7 +110,7 @@ class Change:
         self.without_channels = [name for name, node in cluster.nodes.items() if node.role == "push-gateway"]
 
     def start(self):
-        self.load = Load(self.case, 20_000 if self.case.is_full else 2_000, *self.ports())
+        self.load = Load(self.case, self.case.clients, *self.ports())
         self.load.phase("steady")
 
     def ports(self):

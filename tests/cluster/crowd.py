@@ -23,9 +23,10 @@ import time
 
 FAULTS_KEPT = 50
 GAPS_KEPT = 20_000
+# The first delay before a client reconnects is drawn from this range, later ones double its end. SDKs wait for 0.5 to 1 s.
 RECONNECT_SECONDS = (0.02, 0.25)
-RECONNECT_LIMIT_SECONDS = 2.0
-HANDSHAKE_SECONDS = 10.0
+RECONNECT_LIMIT_SECONDS = 4.0
+HANDSHAKE_SECONDS = 20.0
 RESUBSCRIBE_SECONDS = 0.1
 LATENCY_BUCKETS = 10_000
 
@@ -59,9 +60,10 @@ class Crowd(threading.Thread):
     `is_steady`: a client without a port of its own stays at its node while that accepts connections.
     """
 
-    def __init__(self, ports, clients, is_tracing=False, reconnects=True, connect_rate=2000, seed=1):
+    def __init__(self, ports, clients, is_tracing=False, reconnects=True, connect_rate=2000, seed=1,
+                 reconnect=RECONNECT_SECONDS):
         super().__init__(daemon=True)
-        self.random = random.Random(seed)
+        self.random, self.reconnect = random.Random(seed), reconnect
         self.ports, self.is_tracing, self.reconnects, self.connect_rate = list(ports), is_tracing, reconnects, connect_rate
         self.clients = [Client(index, *(list(client) + [None, None])[:3]) for index, client in enumerate(clients)]
         self.epoll, self.by_socket, self.timers, self.order = select.epoll(), {}, [], 0
@@ -180,7 +182,7 @@ class Crowd(threading.Thread):
         if is_terminal or not self.reconnects:
             client.state = "ended"
             return
-        low, high = RECONNECT_SECONDS
+        low, high = self.reconnect
         limit = min(high * (1 << min(client.attempts, 6)), RECONNECT_LIMIT_SECONDS)
         client.attempts += 1
         self.at(time.monotonic() + self.random.uniform(low, limit), self.connect, client, client.life)
@@ -406,14 +408,21 @@ class Crowd(threading.Thread):
                       for subscription in client.subscriptions.values()]
             return sum(wanted), len(wanted)
 
-    def behind(self, counts):
-        """Returns how many subscriptions lack the last number of one of {publisher: {channel: number}}, and one of them."""
+    def behind(self, counts, is_end=False):
+        """Returns how many subscriptions lack the last number of one of {publisher: {channel: number}}, and some of them.
+
+        `is_end`: nothing follows, so those that were notified since are not behind.
+        """
+        missing = []
         with self.lock:
-            missing = [(client.index, client.port, subscription.channel, publisher, subscription.seen.get(publisher, (0, 0))[0], last)
-                       for publisher, channels in counts.items() for client in self.clients if client.state != "ended"
-                       for subscription in client.subscriptions.values()
-                       if (last := channels.get(subscription.channel, 0)) > subscription.seen.get(publisher, (0, 0))[0]]
-            return len(missing), missing[:3]
+            for publisher, channels in counts.items():
+                for client in self.clients:
+                    for subscription in client.subscriptions.values() if client.state != "ended" else ():
+                        number, notices = subscription.seen.get(publisher, (0, 0))
+                        last = channels.get(subscription.channel, 0)
+                        if number < last and not (is_end and subscription.is_live and notices != subscription.notices):
+                            missing.append((client.index, client.port, subscription.channel, publisher, number, last))
+        return len(missing), missing[:3]
 
     def events(self, since=0.0):
         """Returns a copy of the trace."""

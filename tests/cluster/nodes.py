@@ -396,15 +396,16 @@ def settle(crowds, publishers, seconds=20.0):
     arrive(crowds, {publisher.name_: dict(publisher.numbers) for publisher in publishers if publisher.is_alive()}, seconds)
     for publisher in publishers:
         publisher.finish()
-    arrive(crowds, {publisher.name_: publisher.finals() for publisher in publishers}, seconds)
+    arrive(crowds, {publisher.name_: publisher.finals() for publisher in publishers}, seconds, is_end=True)
 
 
-def arrive(crowds, finals, seconds):
+def arrive(crowds, finals, seconds, is_end=False):
+    """Waits until every subscription has these numbers, or newer ones."""
     found = None
 
     def probe():
         nonlocal found
-        found = [crowd.behind(finals) for crowd in crowds]
+        found = [crowd.behind(finals, is_end) for crowd in crowds]
         return all(count == 0 for count, _ in found)
     try:
         rig.until("the last publications arrive", probe, seconds, 0.1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the cases of clusters with processes of a binary on loopback, and prints a table of what was measured.
 
-usage: run.py [--full | --quick] [--previous BINARY] [BINARY] [CASE ...]
+usage: run.py [--full | --quick] [--clients N] [--previous BINARY] [BINARY] [CASE ...]
 """
 
 import argparse
@@ -31,6 +31,7 @@ def main():
     parser.add_argument("cases", nargs="*", metavar="CASE", help="cases to run (default: all)")
     parser.add_argument("--full", action="store_true", help="20,000 clients in the cases of scale (default for a release build)")
     parser.add_argument("--quick", action="store_true", help="2,000 clients in the cases of scale (default for a debug build)")
+    parser.add_argument("--clients", type=int, help="clients in the cases of scale, a multiple of 80")
     parser.add_argument("--previous", metavar="BINARY", help="an earlier build, for the case of a rolling upgrade")
     arguments = parser.parse_args()
     binary = pathlib.Path(arguments.binary).resolve()
@@ -43,6 +44,7 @@ def main():
     for name in arguments.cases or known:
         began = time.monotonic()
         with rig.Rig(binary) as resources:
+            resources.clients = arguments.clients or (20_000 if is_full else 2_000)
             resources.nodes, resources.is_full, resources.previous = [], is_full, arguments.previous
             try:
                 outcome, text = "ok", json.dumps(known[name](resources))
