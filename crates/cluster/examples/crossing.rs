@@ -4,6 +4,8 @@
 //! Each publication is handled by its owner, encoded for each other node, decoded and delivered there. Prints the nanoseconds of all that
 //! for one publication and one other node.
 
+#![allow(clippy::print_stdout, reason = "the result")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

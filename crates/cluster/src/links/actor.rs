@@ -129,7 +129,7 @@ impl Actor {
                 return;
             }
             // The next turn registers the waker of this task again.
-            if let Poll::Ready(request) = self.port.poll_request(&mut Context::from_waker(Waker::noop())) {
+            if let Poll::Ready(request) = self.port.poll_request(&Context::from_waker(Waker::noop())) {
                 next = Some(request);
             }
         }

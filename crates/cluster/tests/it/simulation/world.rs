@@ -793,9 +793,9 @@ impl World {
             }
             Event::Publication {
                 channel,
-                offset,
+                offset: 0,
                 published,
-            } if offset == 0 => {
+            } => {
                 for client in here(&channel).into_iter().filter(|client| !client.is_waiting) {
                     client.arrived.extend(number_of(&published.data));
                 }
