@@ -92,7 +92,7 @@ pub const HANDOVER_PART_BYTES: u64 = 1 << 20;
 /// The bytes of publications with which a channel moves. Older ones are not retained by the new owner.
 pub const HANDOVER_CHANNEL_BYTES: u64 = 32 << 20;
 
-/// The mirrors with which a channel moves: those of all nodes, and of nodes that have ended a short time ago.
+/// The mirrors with which a channel moves: those of the nodes, and of nodes that have ended a short time ago.
 pub const HANDOVER_MIRRORS: usize = 4 * NODES;
 
 /// The time for the move of channels to one node. Those that remain then end with their epoch, and mirrors report a gap.

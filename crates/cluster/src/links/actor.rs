@@ -17,7 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::connection::{Input, LinkContext};
 use super::dial::{Aborting, Dialer};
 use super::tls::Tls;
-use super::{ClusterReport, LinkOptions, NodeReport, Shared, translate};
+use super::{ActorState, ClusterReport, LinkOptions, NodeReport, translate};
 use crate::limits;
 use crate::member::{Phase, Uid};
 use crate::node::{LinkId, Load, Node};
@@ -31,7 +31,7 @@ pub(super) struct Actor {
     /// An event that its worker has no room for. No other is delivered before it.
     undelivered: Option<Box<ClusterEvent>>,
     linked: Arc<Mutex<BTreeSet<Uid>>>,
-    shared: Arc<Shared>,
+    shared: Arc<ActorState>,
     started: Duration,
     /// The workers' requests are handled.
     is_serving: bool,
@@ -53,7 +53,7 @@ impl Actor {
         listener: std::net::TcpListener,
         options: LinkOptions,
         tls: Option<Tls>,
-        shared: Arc<Shared>,
+        shared: Arc<ActorState>,
     ) -> io::Result<Actor> {
         let listener = TcpListener::from_std(listener)?;
         let (sender, inputs) = mpsc::channel(limits::RECEIVED_BATCHES);
@@ -129,7 +129,7 @@ impl Actor {
                 return;
             }
             // The next turn registers the waker of this task again.
-            if let Poll::Ready(request) = self.port.poll_request(&mut Context::from_waker(Waker::noop())) {
+            if let Poll::Ready(request) = self.port.poll_request(&Context::from_waker(Waker::noop())) {
                 next = Some(request);
             }
         }

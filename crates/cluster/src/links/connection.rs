@@ -151,7 +151,7 @@ async fn read_frames(
         while let Some(frame) = decoder.next_frame().map_err(io::Error::other)? {
             frames.push(frame);
         }
-        // Without a frame the bytes still show that the node is there: a long frame takes its time on a slow link.
+        // Without a frame the bytes still show that the node is alive: a long frame takes its time on a slow link.
         if context.inputs.send(Input::Frames { link, frames }).await.is_err() {
             return Ok(());
         }

@@ -108,7 +108,7 @@ pub struct NodeReport {
 
 /// The state that the actor and its owner share.
 #[derive(Debug, Default)]
-struct Shared {
+struct ActorState {
     report: Mutex<ClusterReport>,
     is_leaving: AtomicBool,
     clients: AtomicU32,
@@ -121,7 +121,7 @@ struct Shared {
 pub struct Cluster {
     stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    shared: Arc<Shared>,
+    shared: Arc<ActorState>,
     address: SocketAddr,
     member: Member,
 }
@@ -149,7 +149,7 @@ impl Cluster {
         };
         let mut node = Node::new(member.clone(), random(), clock::monotonic());
         node.set_rebalance(options.rebalance);
-        let shared: Arc<Shared> = Arc::default();
+        let shared: Arc<ActorState> = Arc::default();
         let (stop, stopped) = watch::channel(());
         let actor_shared = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("ringmain-cluster".into());

@@ -6,22 +6,24 @@
 //! mirror:     Live ── Moved ──▶ Asking at the new owner, with its position ──▶ Live
 //! ```
 //!
-//! Until its turn comes, a channel is served by the old owner, and mirrors stay there. A channel moves with its epoch, offset, floor,
+//! Until its turn, a channel is served by the old owner, and mirrors stay there. A channel moves with its epoch, offset, floor,
 //! retained publications, members and idempotency keys, so nothing is missed. Frames of a link are in order: an old owner relays requests
 //! behind the channel. A copy that was sent is sent again on another link to the same node; to another node only with a new epoch, since
 //! the first one may have published.
+
+mod receive;
+mod send;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::history::{History, StreamPosition};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::idempotency::KeyEntry;
-use super::owned::{Owned, OwnedMember, Transition};
-use super::{LinkId, Mutation, Node};
-use crate::frame::{Answer, Frame, HandoverHead, HandoverPart, PublishOutcome, cost};
+use super::owned::Owned;
+use super::{LinkId, Node, Operation};
+use crate::frame::{Answer, Frame, HandoverHead, PublishOutcome, cost};
 use crate::limits;
 use crate::member::{Phase, Uid};
 
@@ -72,7 +74,7 @@ struct Held {
     absent: BTreeSet<Uid>,
 }
 
-/// What a node may do with a request for a channel.
+/// The permission to serve a request for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// It has the channel.
@@ -129,7 +131,7 @@ fn held_cost(frame: &Frame) -> u64 {
 }
 
 impl Node {
-    /// Returns what this node may do with a request for a channel.
+    /// Returns whether this node may serve a request for a channel.
     pub(super) fn admit(&self, channel: &str, now: Duration) -> Admission {
         if self.owned.contains(channel) {
             Admission::Acting
@@ -275,243 +277,6 @@ impl Node {
         }
     }
 
-    /// Plans the moves of all channels that other nodes own.
-    pub(super) fn plan_moves(&mut self, now: Duration) {
-        let mut plans: BTreeMap<Uid, VecDeque<Arc<str>>> = BTreeMap::new();
-        for name in self.owned.names() {
-            let Some(owner) = self.owner_of(&name).filter(|owner| *owner != self.member.uid) else {
-                continue;
-            };
-            let peer = self.peers.get(&owner);
-            if self.owned.is_superseded(&name) || peer.is_none_or(|peer| peer.version < 2) {
-                self.end_channel(&name);
-            } else {
-                plans.entry(owner).or_default().push_back(name);
-            }
-        }
-        for (uid, peer) in &mut self.peers {
-            peer.plan = plans.remove(uid).unwrap_or_default();
-            peer.planned_since = match peer.plan.is_empty() {
-                true => None,
-                false => Some(peer.planned_since.unwrap_or(now)),
-            };
-        }
-        self.send_planned(now);
-    }
-
-    /// Sends planned channels, as far as the windows of their new owners allow, and notifies nodes for which there are no more.
-    pub(super) fn send_planned(&mut self, now: Duration) {
-        // Channels on their way to another node belong to these: that node sends them on.
-        let sent = self.handovers.sent.iter();
-        let awaiting: BTreeSet<Uid> = sent
-            .filter_map(|(name, sent)| self.owner_of(name).filter(|owner| *owner != sent.to))
-            .collect();
-        let uids: Vec<Uid> = self.peers.keys().copied().collect();
-        for uid in uids {
-            while let Some(peer) = self.peers.get_mut(&uid)
-                && peer.link.is_some()
-                && peer.handing < limits::HANDOVER_WINDOW_BYTES
-                && let Some(name) = peer.plan.pop_front()
-            {
-                self.move_channel(&name, uid, now);
-            }
-            let serial = self.status.serial;
-            let Some(peer) = self.peers.get_mut(&uid).filter(|peer| peer.version >= 2) else {
-                continue;
-            };
-            if !peer.plan.is_empty() || awaiting.contains(&uid) {
-                continue;
-            }
-            peer.planned_since = None;
-            let marker = (serial, peer.status.serial);
-            if let Some(link) = &mut peer.link
-                && link.sent_marker != Some(marker)
-            {
-                link.sent_marker = Some(marker);
-                let (sender, receiver) = marker;
-                link.queue.push_back(Frame::HandedOver { sender, receiver });
-            }
-        }
-    }
-
-    /// Ends the channels whose new owner has not taken them in time.
-    pub(super) fn tick_handovers(&mut self, now: Duration) {
-        let is_late = |since: Duration| now.saturating_sub(since) >= limits::HANDOVER_TIME;
-        let late = self
-            .peers
-            .values_mut()
-            .filter(|peer| peer.planned_since.is_some_and(is_late));
-        let late: Vec<_> = late.flat_map(|peer| std::mem::take(&mut peer.plan)).collect();
-        for name in late {
-            self.end_channel(&name);
-        }
-        let is_recent =
-            |_: &Arc<str>, (_, at): &mut (Uid, Duration)| now.saturating_sub(*at) < limits::HOLD_TIME;
-        self.handovers.passed.retain(is_recent);
-        self.handovers.expected.retain(is_recent);
-        self.send_planned(now);
-        self.release_held(now);
-        self.end_transitions(now);
-    }
-
-    /// Moves a channel to its new owner.
-    fn move_channel(&mut self, channel: &Arc<str>, to: Uid, now: Duration) {
-        let Some(mut owned) = self.owned.remove(channel) else {
-            return;
-        };
-        let keys = self.keys.take(channel);
-        let cost = self.send_channel(channel, to, &mut owned, &keys, now);
-        for interest in std::mem::take(&mut owned.interests) {
-            self.send_moved(interest.node, interest.number, to);
-        }
-        if let Some(peer) = self.peers.get_mut(&to) {
-            peer.handing += cost;
-        }
-        let sent = SentChannel {
-            to,
-            cost,
-            owned,
-            keys,
-            wanted_by: BTreeSet::new(),
-        };
-        self.handovers.passed.insert(Arc::clone(channel), (to, now));
-        self.handovers.sent.insert(Arc::clone(channel), sent);
-        self.counts.moved += 1;
-    }
-
-    /// Notifies a mirror of the new owner.
-    pub(super) fn send_moved(&mut self, mirror: Uid, number: u32, to: Uid) {
-        if !self.send(mirror, Frame::Moved { number, to }) {
-            self.send(mirror, Frame::NotOwner { number });
-        }
-    }
-
-    /// Sends all parts of a channel. Returns their cost.
-    fn send_channel(
-        &mut self,
-        channel: &Arc<str>,
-        to: Uid,
-        owned: &mut Owned,
-        keys: &[KeyEntry],
-        now: Duration,
-    ) -> u64 {
-        let forgets_epoch = self.has_planted(Mutation::ForgottenEpoch);
-        let epoch = if forgets_epoch {
-            self.draw_epoch()
-        } else {
-            owned.epoch
-        };
-        let mut parts = parts_of(owned, keys, now);
-        if let Some(HandoverPart::Head(head)) = parts.first_mut() {
-            head.epoch = epoch;
-        }
-        let count = parts.len();
-        let mut total = 0;
-        for (index, part) in parts.into_iter().enumerate() {
-            total += part.cost();
-            self.send(
-                to,
-                Frame::Handover {
-                    channel: Arc::clone(channel),
-                    part,
-                    is_last: index + 1 == count,
-                },
-            );
-        }
-        total
-    }
-
-    /// Sends channels again that a node has not acknowledged on an earlier link.
-    pub(super) fn resend_channels(&mut self, to: Uid, now: Duration) {
-        let sent = self.handovers.sent.iter();
-        let names: Vec<_> = sent
-            .filter(|(_, sent)| sent.to == to)
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for name in names {
-            let Some(mut sent) = self.handovers.sent.remove(&name) else {
-                continue;
-            };
-            self.send_channel(&name, to, &mut sent.owned, &sent.keys, now);
-            self.handovers.sent.insert(name, sent);
-        }
-    }
-
-    /// Takes channels back that were sent to a node which is gone. It may have published: they have new epochs.
-    pub(super) fn reclaim_channels(&mut self, from: Uid, now: Duration) {
-        let sent = self.handovers.sent.iter();
-        let names: Vec<_> = sent
-            .filter(|(_, sent)| sent.to == from)
-            .map(|(name, _)| Arc::clone(name))
-            .collect();
-        for name in names {
-            let Some(mut sent) = self.handovers.sent.remove(&name) else {
-                continue;
-            };
-            if self.owned.contains(&name) {
-                continue;
-            }
-            sent.owned.start_epoch(self.draw_epoch());
-            let nodes = sent.owned.members.values().map(|member| (member.node, 0));
-            let transition = Transition::new(nodes, Vec::new(), now);
-            self.handovers
-                .transitions
-                .insert((transition.until(), Arc::clone(&name)));
-            sent.owned.transition = Some(transition);
-            self.keys.restore(&name, sent.keys);
-            self.owned.insert(&name, sent.owned);
-        }
-    }
-
-    /// Forgets all channels that are on their way, after a pause of this node.
-    pub(super) fn forget_sent(&mut self) {
-        self.handovers.sent.clear();
-        self.handovers.passed.clear();
-        self.handovers.expected.clear();
-        self.peers.values_mut().for_each(|peer| peer.handing = 0);
-    }
-
-    /// The link to a node is lost: parts of channels are incomplete, and its requests are not answered.
-    pub(super) fn drop_incoming(&mut self, from: Uid) {
-        self.handovers.incoming.retain(|(uid, _), _| *uid != from);
-    }
-
-    pub(super) fn taken(&mut self, from: Uid, channel: &Arc<str>, now: Duration) {
-        let is_sent = self.handovers.sent_to(channel) == Some(from);
-        if is_sent && let Some(mut sent) = self.handovers.sent.remove(channel) {
-            sent.wanted_by.extend(self.owner_of(channel));
-            if self.owner_of(channel) == Some(self.member.uid) {
-                self.handovers.expected.insert(Arc::clone(channel), (from, now));
-                let channel = Arc::clone(channel);
-                self.send(from, Frame::Wanted { channel });
-            }
-            for uid in sent.wanted_by {
-                if uid != from && uid != self.member.uid {
-                    let (channel, passed_to) = (Arc::clone(channel), Some(from));
-                    self.send(uid, Frame::Absent { channel, passed_to });
-                }
-            }
-            if let Some(peer) = self.peers.get_mut(&from) {
-                peer.handing = peer.handing.saturating_sub(sent.cost);
-            }
-            self.send_planned(now);
-        }
-    }
-
-    /// A new owner needs a channel at once.
-    pub(super) fn hand_over_wanted(&mut self, from: Uid, channel: Arc<str>, now: Duration) {
-        if let Some(sent) = self.handovers.sent.get_mut(&channel) {
-            sent.wanted_by.insert(from);
-            return;
-        }
-        if self.owned.contains(&channel) && !self.owned.is_superseded(&channel) {
-            self.move_channel(&channel, from, now);
-        } else {
-            let passed_to = self.handovers.passed_to(&channel).filter(|uid| *uid != from);
-            self.send(from, Frame::Absent { channel, passed_to });
-        }
-    }
-
     pub(super) fn set_absent(
         &mut self,
         from: Uid,
@@ -549,272 +314,37 @@ impl Node {
         self.release_held(now);
     }
 
-    /// Receives a part of a channel.
-    pub(super) fn take_part(
-        &mut self,
-        from: Uid,
-        link: Option<LinkId>,
-        channel: Arc<str>,
-        part: HandoverPart,
-        is_last: bool,
-        now: Duration,
-    ) {
-        let key = (from, Arc::clone(&channel));
-        let incoming = self.handovers.incoming.entry(key.clone()).or_default();
-        incoming.cost += part.cost();
-        // The owner limits publications, not members and keys, whose limits are larger than these.
-        let is_allowed = incoming.publications.len() <= limits::CHANNELS
-            && incoming.members.len() <= limits::ANNOUNCED_MEMBERS
-            && incoming.keys.len() <= limits::IDEMPOTENCY_KEYS;
-        match part {
-            HandoverPart::Head(head) => {
-                *incoming = Incoming {
-                    head: Some(head),
-                    ..Incoming::default()
-                };
+    /// Handles a frame about channels that move.
+    pub(super) fn handle_move(&mut self, from: Uid, link: Option<LinkId>, frame: Frame, now: Duration) {
+        match frame {
+            Frame::Peers(uids) => self.set_known(from, uids),
+            Frame::Handover {
+                channel,
+                part,
+                is_last,
+            } => self.take_part(from, link, channel, part, is_last, now),
+            Frame::HandoverTaken { channel } => self.taken(from, &channel, now),
+            Frame::HandedOver { sender, receiver } => self.settle_peer(from, (sender, receiver), now),
+            Frame::Wanted { channel } => self.hand_over_wanted(from, channel, now),
+            Frame::Absent { channel, passed_to } => self.set_absent(from, &channel, passed_to, now),
+            Frame::Moved { number, to } => self.move_mirror(from, number, to, now),
+            Frame::RelayedPublish {
+                hops,
+                request,
+                publish,
+            } => self.request_from(from, request, hops, Operation::Publish(publish), now),
+            Frame::RelayedQuery {
+                hops,
+                request,
+                channel,
+                settings,
+                query,
+            } => {
+                let operation = Operation::Query(channel, settings, query);
+                self.request_from(from, request, hops, operation, now);
             }
-            HandoverPart::Publications(publications) => incoming.publications.extend(publications),
-            HandoverPart::Members(members) => incoming.members.extend(members),
-            HandoverPart::Keys(keys) => {
-                incoming
-                    .keys
-                    .extend(keys.into_iter().map(|(key, remaining, position)| KeyEntry {
-                        key,
-                        expiry: now + remaining,
-                        position,
-                    }))
-            }
-        }
-        if !is_allowed {
-            if let Some(link) = link {
-                self.link_down(link, now);
-                self.emit(super::Event::Close(link));
-            }
-            return;
-        }
-        if is_last && let Some(incoming) = self.handovers.incoming.remove(&key) {
-            self.install(&channel, incoming, now);
-            let taken = Arc::clone(&channel);
-            self.send(from, Frame::HandoverTaken { channel: taken });
-            self.release(&channel, now);
-            self.pass_on(&channel, now);
+            // The others are handled by the caller.
+            _ => {}
         }
     }
-
-    /// Moves a channel on that belongs to a third node in this node's view.
-    fn pass_on(&mut self, channel: &Arc<str>, now: Duration) {
-        let Some(owner) = self.owner_of(channel).filter(|owner| *owner != self.member.uid) else {
-            return;
-        };
-        let Some(peer) = self.peers.get_mut(&owner) else {
-            return;
-        };
-        if peer.version < 2 {
-            self.end_channel(channel);
-        } else {
-            peer.plan.push_back(Arc::clone(channel));
-            peer.planned_since.get_or_insert(now);
-            self.send_planned(now);
-        }
-    }
-
-    fn install(&mut self, channel: &Arc<str>, incoming: Incoming, now: Duration) {
-        let Some(head) = incoming.head.clone() else { return };
-        if !self.owned.contains(channel) && self.owned.len() >= limits::CHANNELS {
-            return;
-        }
-        self.handovers.expected.remove(channel);
-        self.handovers.passed.remove(channel);
-        let mut received = incoming.into_owned(&head, now);
-        let keys = std::mem::take(&mut received.keys);
-        let received = received.owned;
-        self.keys.restore(channel, keys);
-        let Some(local) = self.owned.get_mut(channel) else {
-            if let Some(transition) = &received.transition {
-                let end = (transition.until(), Arc::clone(channel));
-                self.handovers.transitions.insert(end);
-            }
-            self.owned.insert(channel, received);
-            return;
-        };
-        let is_same = local.epoch == received.epoch;
-        let has_both = local.has_published() && received.has_published() && !local.is_superseded;
-        let prefers_received = local.is_superseded || !local.has_published();
-        let members = received.members.clone();
-        if !is_same && has_both {
-            // Both have published: two nodes were owners.
-            received.replaced.iter().for_each(|epoch| local.remember(*epoch));
-            let other = received.epoch;
-            self.replace_epoch(channel, other, now);
-        } else if !is_same && prefers_received && received.has_published() {
-            let before = std::mem::replace(local, received);
-            local.interests = before.interests;
-            local.members = before.members;
-            local.remember(before.epoch);
-            self.send_state_to_all(channel, now);
-        }
-        let mut unconfirmed = Vec::new();
-        for (client, member) in members {
-            let is_confirmed = self.owned.has_interest(channel, member.node);
-            if member.node != self.member.uid && !is_confirmed {
-                unconfirmed.push((member.node, 0));
-                self.add_member(channel, client, member);
-            }
-        }
-        self.await_mirrors(channel, unconfirmed, now);
-    }
-
-    /// Lets the members of nodes leave unless these subscribe in time.
-    fn await_mirrors(&mut self, channel: &Arc<str>, mirrors: Vec<(Uid, u32)>, now: Duration) {
-        let Some(owned) = self.owned.get_mut(channel) else {
-            return;
-        };
-        if mirrors.is_empty() {
-            return;
-        }
-        let (before, missed) = match owned.transition.take() {
-            Some(before) => (
-                before.awaited().collect(),
-                before.publications().cloned().collect(),
-            ),
-            None => (Vec::new(), Vec::new()),
-        };
-        let transition = Transition::new(before.into_iter().chain(mirrors), missed, now);
-        let end = (transition.until(), Arc::clone(channel));
-        owned.transition = Some(transition);
-        self.handovers.transitions.insert(end);
-    }
-}
-
-/// A channel that has arrived.
-struct Received {
-    owned: Owned,
-    keys: Vec<KeyEntry>,
-}
-
-impl Incoming {
-    fn into_owned(self, head: &HandoverHead, now: Duration) -> Received {
-        let (missed, retained): (Vec<_>, Vec<_>) = self
-            .publications
-            .into_iter()
-            .partition(|(offset, ..)| *offset == 0);
-        let missed = missed.into_iter().map(|(.., published)| published).collect();
-        let history = match (head.settings.history, head.offsets) {
-            (Some(options), Some((offset, floor))) => {
-                let position = StreamPosition {
-                    offset,
-                    epoch: head.epoch,
-                };
-                let mut history = History::restored(position, floor, options);
-                for (offset, age, published) in retained {
-                    let bytes = published.data.len();
-                    history.push_retained(offset, published, bytes, now.saturating_sub(age));
-                }
-                Some(history)
-            }
-            (Some(options), None) => Some(History::new(head.epoch, options)),
-            (None, _) => None,
-        };
-        let members: BTreeMap<_, _> = self
-            .members
-            .into_iter()
-            .map(|(node, info)| (Arc::from(&*info.client), OwnedMember { node, info }))
-            .collect();
-        let nodes = members.values().map(|member| (member.node, 0));
-        let transition = Transition::new(head.mirrors.iter().copied().chain(nodes), missed, now);
-        Received {
-            owned: Owned {
-                settings: head.settings,
-                epoch: head.epoch,
-                history,
-                interests: Vec::new(),
-                members,
-                announced: BTreeMap::new(),
-                replaced: head.replaced.clone(),
-                last_used: now.saturating_sub(head.idle),
-                is_superseded: false,
-                transition: (!transition.is_empty()).then_some(transition),
-            },
-            keys: self.keys,
-        }
-    }
-}
-
-/// Returns the parts of a channel, of which the last one completes it.
-fn parts_of(owned: &mut Owned, keys: &[KeyEntry], now: Duration) -> Vec<HandoverPart> {
-    let offsets = owned.history.as_mut().map(|history| {
-        history.expire(now);
-        (history.position().offset, history.floor())
-    });
-    let mut publications: VecDeque<(u64, Duration, Arc<Published>)> = VecDeque::new();
-    let mut floor = offsets.map_or(0, |(_, floor)| floor);
-    if let Some(history) = &owned.history {
-        let mut bytes = 0;
-        let retained: Vec<_> = history.retained().collect();
-        for (offset, published, at) in retained.into_iter().rev() {
-            bytes += cost(published);
-            if bytes > limits::HANDOVER_CHANNEL_BYTES {
-                floor = floor.max(offset);
-                break;
-            }
-            publications.push_front((offset, now.saturating_sub(at), Arc::clone(published)));
-        }
-    }
-    let mut mirrors: BTreeMap<Uid, u32> = owned
-        .interests
-        .iter()
-        .map(|interest| (interest.node, 0))
-        .collect();
-    if let Some(transition) = &owned.transition {
-        mirrors.extend(transition.awaited());
-        let missed = transition.publications();
-        publications.extend(missed.map(|published| (0, Duration::ZERO, Arc::clone(published))));
-    }
-    let mirrors = mirrors.into_iter().take(limits::HANDOVER_MIRRORS);
-    let head = HandoverHead {
-        settings: owned.settings,
-        epoch: owned.epoch,
-        replaced: owned.replaced.clone(),
-        offsets: offsets.map(|(offset, _)| (offset, floor)),
-        idle: now.saturating_sub(owned.last_used),
-        mirrors: mirrors.collect(),
-    };
-    let mut parts = vec![HandoverPart::Head(head)];
-    parts.extend(divided(publications, |(.., item)| cost(item)).map(HandoverPart::Publications));
-    let members = owned.members.values();
-    let members = members.map(|member| (member.node, Arc::clone(&member.info)));
-    parts.extend(members_in_parts(members));
-    let keys = keys.iter();
-    let keys = keys.map(|entry| {
-        let remaining = entry.expiry.saturating_sub(now);
-        (entry.key.clone(), remaining, entry.position)
-    });
-    let keys = divided(keys, |(key, ..)| key.len() as u64 + limits::PUBLICATION_OVERHEAD);
-    parts.extend(keys.map(HandoverPart::Keys));
-    parts
-}
-
-fn members_in_parts(
-    members: impl Iterator<Item = (Uid, Arc<ClientInfo>)>,
-) -> impl Iterator<Item = HandoverPart> {
-    let cost = |(_, info): &(Uid, Arc<ClientInfo>)| {
-        (info.conn_info.len() + info.chan_info.len()) as u64 + limits::PUBLICATION_OVERHEAD
-    };
-    divided(members, cost).map(HandoverPart::Members)
-}
-
-/// Divides items into parts of up to [`limits::HANDOVER_PART_BYTES`].
-fn divided<T>(items: impl IntoIterator<Item = T>, cost: impl Fn(&T) -> u64) -> impl Iterator<Item = Vec<T>> {
-    let mut items = items.into_iter().peekable();
-    std::iter::from_fn(move || {
-        let mut part = vec![items.next()?];
-        let mut bytes = cost(&part[0]);
-        while let Some(item) = items.peek()
-            && bytes + cost(item) <= limits::HANDOVER_PART_BYTES
-        {
-            bytes += cost(item);
-            part.extend(items.next());
-        }
-        Some(part)
-    })
 }

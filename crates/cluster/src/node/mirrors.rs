@@ -215,6 +215,9 @@ impl Node {
     }
 
     fn ask_node(&mut self, channel: &Arc<str>, owner: Option<Uid>, now: Duration) {
+        // A node that is not linked is asked when it is, unless the channel has another owner before.
+        let is_linked = owner.is_none_or(|uid| uid == self.member.uid || self.is_linked(uid));
+        let retry_at = (!is_linked).then(|| now + limits::RETRY_INTERVAL);
         let Mirrors {
             by_name,
             numbers,
@@ -227,7 +230,7 @@ impl Node {
         mirror.state = MirrorState::Asking {
             owner,
             since: mirror.asking_since(now),
-            retry_at: None,
+            retry_at,
         };
         mirror.stays_until = None;
         numbers.remove(&mirror.number);
@@ -494,19 +497,18 @@ impl Node {
         self.send(uid, Frame::Resumed);
     }
 
-    /// Subscribes mirrors whose owner has changed at the new one. Those that receive publications stay until their owner has sent the
-    /// channel to the new one.
+    /// Subscribes mirrors whose owner has changed at the new one. Those that receive publications, or wait for a reply, stay until
+    /// their owner has sent the channel to the new one.
     pub(super) fn move_mirrors(&mut self, now: Duration) {
         for name in self.mirrors.names_where(|_| true) {
             let owner = self.owner_of(&name);
-            let current = self.mirrors.live_owner(&name);
-            let stays = current.is_some_and(|current| self.sends_channels(current));
             let asked = self.mirrors.by_name.get(&name).and_then(Mirror::owner);
-            let is_reachable = asked.is_some_and(|uid| uid == self.member.uid || self.is_linked(uid));
+            // It replies with the state, or with the new owner.
+            let stays = asked.is_some_and(|asked| self.sends_channels(asked));
             let Some(mirror) = self.mirrors.by_name.get_mut(&name) else {
                 continue;
             };
-            if asked == owner || (is_reachable && asked.is_some_and(|uid| mirror.is_confirmed(uid, now))) {
+            if asked == owner || asked.is_some_and(|uid| mirror.is_confirmed(uid, now)) {
                 mirror.stays_until = None;
             } else if stays {
                 mirror.stays_until.get_or_insert(now + limits::HANDOVER_TIME);
@@ -552,8 +554,7 @@ impl Node {
         for name in late {
             let mirror = self.mirrors.by_name.get(&name);
             let confirmed = mirror.and_then(|mirror| mirror.confirmed);
-            let is_reachable = |uid| uid == self.member.uid || self.is_linked(uid);
-            match confirmed.filter(|confirmed| now < confirmed.until && is_reachable(confirmed.owner)) {
+            match confirmed.filter(|confirmed| now < confirmed.until) {
                 Some(confirmed) => self.ask_node(&name, Some(confirmed.owner), now),
                 None => self.ask_owner(&name, now),
             }

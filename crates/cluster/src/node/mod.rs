@@ -339,7 +339,7 @@ impl Node {
         }
     }
 
-    /// Returns whether other nodes have taken all channels of this node since [`leave`](Node::leave), or none of them can.
+    /// Returns whether other nodes have taken all channels of this node since [`leave`](Node::leave), or no node can.
     #[must_use]
     pub fn has_left(&self) -> bool {
         let servers = self.peers.values();
@@ -363,7 +363,7 @@ impl Node {
             .values()
             .filter(|peer| peer.member.role.owns_channels());
         let mut phases = servers.map(|peer| peer.status.phase);
-        self.status.phase != Phase::Joining || phases.any(|phase| phase != Phase::Joining)
+        self.status.phase != Phase::Joining || phases.any(|phase| phase == Phase::Active)
     }
 
     /// Returns the counters.
@@ -506,40 +506,6 @@ impl Node {
             Frame::Ended { channel, epoch } => self.end_epoch(&channel, epoch),
             Frame::Status(status) => self.change_status(from, status, now),
             frame => self.handle_move(from, link, frame, now),
-        }
-    }
-
-    /// Handles a frame about channels that move.
-    fn handle_move(&mut self, from: Uid, link: Option<LinkId>, frame: Frame, now: Duration) {
-        match frame {
-            Frame::Peers(uids) => self.set_known(from, uids),
-            Frame::Handover {
-                channel,
-                part,
-                is_last,
-            } => self.take_part(from, link, channel, part, is_last, now),
-            Frame::HandoverTaken { channel } => self.taken(from, &channel, now),
-            Frame::HandedOver { sender, receiver } => self.settle_peer(from, (sender, receiver), now),
-            Frame::Wanted { channel } => self.hand_over_wanted(from, channel, now),
-            Frame::Absent { channel, passed_to } => self.set_absent(from, &channel, passed_to, now),
-            Frame::Moved { number, to } => self.move_mirror(from, number, to, now),
-            Frame::RelayedPublish {
-                hops,
-                request,
-                publish,
-            } => self.request_from(from, request, hops, Operation::Publish(publish), now),
-            Frame::RelayedQuery {
-                hops,
-                request,
-                channel,
-                settings,
-                query,
-            } => {
-                let operation = Operation::Query(channel, settings, query);
-                self.request_from(from, request, hops, operation, now);
-            }
-            // The others are handled by the caller.
-            _ => {}
         }
     }
 

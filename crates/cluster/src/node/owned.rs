@@ -1,20 +1,22 @@
 //! The channels that this node owns: offsets, history, members, and the nodes with mirrors.
 
 mod members;
+mod queries;
+mod transition;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_hub::history::{Epoch, History, Recovery, StreamPosition};
-use ringmain_hub::mail::{ChannelQuery, EpochFilter};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::handover::Admission;
 use super::{Mutation, Node};
-use crate::frame::{Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
+use crate::frame::{ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
 use crate::member::Uid;
+pub(super) use transition::Transition;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -57,81 +59,6 @@ pub(super) struct Interest {
 pub(super) struct OwnedMember {
     pub(super) node: Uid,
     pub(super) info: Arc<ClientInfo>,
-}
-
-/// The mirrors that a channel had at its previous owner, until they subscribe.
-#[derive(Debug, Default)]
-pub(super) struct Transition {
-    until: Duration,
-    /// Their nodes, and those of members, each with the number of the first publication that it has not received.
-    awaited: BTreeMap<Uid, u64>,
-    /// Publications without offsets, which cannot be sent again from the history, the newest last.
-    publications: VecDeque<Arc<Published>>,
-    bytes: u64,
-    /// The number of the next publication.
-    next: u64,
-}
-
-impl Transition {
-    /// Creates a transition. Each mirror has the number of the `missed` publications that it has not received.
-    pub(super) fn new(
-        mirrors: impl IntoIterator<Item = (Uid, u32)>,
-        missed: Vec<Arc<Published>>,
-        now: Duration,
-    ) -> Transition {
-        let mut transition = Transition {
-            until: now + limits::TRANSITION_TIME,
-            ..Transition::default()
-        };
-        missed.iter().for_each(|published| transition.retain(published));
-        let next = transition.next;
-        for (uid, missed) in mirrors {
-            let first = next.saturating_sub(u64::from(missed));
-            let known = transition.awaited.entry(uid).or_insert(first);
-            *known = first.min(*known);
-        }
-        transition
-    }
-
-    pub(super) fn until(&self) -> Duration {
-        self.until
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.awaited.is_empty()
-    }
-
-    /// Returns the mirrors that have not subscribed, each with the number of publications that it has not received.
-    pub(super) fn awaited(&self) -> impl Iterator<Item = (Uid, u32)> {
-        self.awaited
-            .iter()
-            .map(|(uid, first)| (*uid, (self.next - first) as u32))
-    }
-
-    pub(super) fn publications(&self) -> impl Iterator<Item = &Arc<Published>> {
-        self.publications.iter()
-    }
-
-    /// Ends the wait for a mirror. Returns the publications that it has missed.
-    fn take_missed(&mut self, uid: Uid) -> Vec<Arc<Published>> {
-        let Some(first) = self.awaited.remove(&uid) else {
-            return Vec::new();
-        };
-        let missed = ((self.next - first) as usize).min(self.publications.len());
-        let retained = self.publications.range(self.publications.len() - missed..);
-        retained.cloned().collect()
-    }
-
-    fn retain(&mut self, published: &Arc<Published>) {
-        self.next += 1;
-        self.bytes += cost(published);
-        self.publications.push_back(Arc::clone(published));
-        while self.bytes > limits::TRANSITION_BYTES
-            && let Some(oldest) = self.publications.pop_front()
-        {
-            self.bytes -= cost(&oldest);
-        }
-    }
 }
 
 impl OwnedChannels {
@@ -505,11 +432,15 @@ impl Node {
         }
         self.charge(from, state.cost());
         self.send(from, Frame::State { number, state });
+        self.send_without_offsets(from, number, missed);
+    }
+
+    fn send_without_offsets(&mut self, to: Uid, number: u32, missed: Vec<Arc<Published>>) {
         for published in missed {
-            self.charge(from, cost(&published));
+            self.charge(to, cost(&published));
             let offset = 0;
             self.send(
-                from,
+                to,
                 Frame::Publication {
                     number,
                     offset,
@@ -635,62 +566,6 @@ impl Node {
         {
             let (channel, epoch) = (Arc::clone(channel), owned.epoch);
             self.send(owner, Frame::Ended { channel, epoch });
-        }
-    }
-
-    pub(super) fn query_owned(
-        &mut self,
-        channel: &Arc<str>,
-        settings: ChannelSettings,
-        query: ChannelQuery,
-        now: Duration,
-    ) -> Answer {
-        let owned = match self.owned_channel(channel, settings, now) {
-            Ok(owned) => owned,
-            Err(PublishOutcome::ChannelLimit) => return Answer::NotAvailable,
-            Err(_) => return Answer::Unreachable,
-        };
-        match query {
-            ChannelQuery::History { query, epoch } => {
-                let Some(history) = &mut owned.history else {
-                    return Answer::NotAvailable;
-                };
-                let position = history.position();
-                let epoch_matches = match epoch {
-                    EpochFilter::Any => true,
-                    EpochFilter::Exact(epoch) => epoch == position.epoch,
-                    EpochFilter::Foreign => false,
-                };
-                if query.since.is_some() && !epoch_matches {
-                    return Answer::Unrecoverable;
-                }
-                let selected = history.query(query, now).into_iter();
-                Answer::History {
-                    publications: selected
-                        .map(|(offset, item)| (offset, Arc::clone(item)))
-                        .collect(),
-                    position,
-                }
-            }
-            ChannelQuery::ClearHistory => match &mut owned.history {
-                Some(history) => {
-                    history.clear();
-                    Answer::HistoryCleared
-                }
-                None => Answer::NotAvailable,
-            },
-            ChannelQuery::Presence | ChannelQuery::PresenceStats if !settings.members => Answer::NotAvailable,
-            ChannelQuery::Presence => {
-                let members = owned.members.values().map(|member| Arc::clone(&member.info));
-                Answer::Presence(members.collect())
-            }
-            ChannelQuery::PresenceStats => {
-                let users: BTreeSet<&str> = owned.members.values().map(|member| &*member.info.user).collect();
-                Answer::PresenceStats {
-                    clients: owned.members.len() as u32,
-                    users: users.len() as u32,
-                }
-            }
         }
     }
 }

@@ -73,6 +73,23 @@ pub struct Hello {
 }
 
 impl Link {
+    fn new(id: LinkId, is_dialed: bool, now: Duration) -> Link {
+        Link {
+            id,
+            is_dialed,
+            queue: VecDeque::new(),
+            credit: limits::WINDOW_BYTES as i64,
+            stalled_since: None,
+            processed: 0,
+            last_beat: now,
+            last_progress: now,
+            sent_status: None,
+            sent_peers: Vec::new(),
+            sent_marker: None,
+            marked: VecDeque::new(),
+        }
+    }
+
     fn send_status(&mut self, status: Status, version: u16) {
         let frame = Frame::Status(status);
         if self.sent_status != Some(status) && frame.version() <= version {
@@ -93,20 +110,7 @@ impl Node {
         {
             return false;
         }
-        let link = Link {
-            id,
-            is_dialed,
-            queue: VecDeque::new(),
-            credit: limits::WINDOW_BYTES as i64,
-            stalled_since: None,
-            processed: 0,
-            last_beat: now,
-            last_progress: now,
-            sent_status: None,
-            sent_peers: Vec::new(),
-            sent_marker: None,
-            marked: VecDeque::new(),
-        };
+        let link = Link::new(id, is_dialed, now);
         let dials = self.member.uid < uid;
         let mut is_new = false;
         let peer = self.peers.entry(uid).or_insert_with(|| {
@@ -210,7 +214,7 @@ impl Node {
         }
     }
 
-    /// Notes that bytes have arrived on a link, whether or not they complete a frame. Its sender is told that they arrive, at most once each
+    /// Notes that bytes have arrived on a link, whether or not they complete a frame. Its sender is notified, at most once each
     /// [`limits::BEAT_INTERVAL`].
     pub fn note_bytes(&mut self, link: LinkId, now: Duration) {
         let Some(&uid) = self.links.get(&link) else {

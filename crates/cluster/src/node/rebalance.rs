@@ -5,7 +5,7 @@
 //!   ▲──────── at most `until` x its share ─────┘
 //! ```
 //!
-//! The share of a node is its part of all clients by weight, among active nodes that accept clients. Between both limits nothing changes,
+//! The share of a node is its part of the clients by weight, among active nodes that accept clients. Between both limits nothing changes,
 //! so nodes do not exchange the same clients again and again.
 
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Node {
         }
     }
 
-    /// Returns this node's share of all clients by weight. `None`: it accepts none.
+    /// Returns this node's share of the clients by weight. `None`: it accepts none.
     fn share_of_clients(&self) -> Option<f64> {
         if self.member.role == Role::Server {
             return None;

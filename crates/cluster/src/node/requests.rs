@@ -344,7 +344,7 @@ impl Node {
             .or_else(|| self.owner_of(channel))
     }
 
-    /// Sends the requests of all lanes that wait, as far as possible.
+    /// Sends the waiting requests of each lane, as far as possible.
     pub(super) fn flush_requests(&mut self, now: Duration) {
         if self.requests.queued_bytes == 0 {
             return;

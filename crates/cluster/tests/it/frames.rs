@@ -183,13 +183,20 @@ fn handover_frames(position: StreamPosition) -> Vec<Frame> {
             part,
         })
         .collect();
+    frames.extend(move_frames());
+    frames
+}
+
+/// Returns each frame about the nodes of channels that move.
+fn move_frames() -> Vec<Frame> {
+    let channel: Arc<str> = "news:1".into();
     let publish = Publish {
         channel: Arc::clone(&channel),
         settings: settings(),
         published: published(),
         options: PublishOptions::default(),
     };
-    frames.extend([
+    vec![
         Frame::Peers(vec![Uid(1), Uid(7)]),
         Frame::HandoverTaken {
             channel: Arc::clone(&channel),
@@ -225,8 +232,7 @@ fn handover_frames(position: StreamPosition) -> Vec<Frame> {
             settings: settings(),
             query: ChannelQuery::Presence,
         },
-    ]);
-    frames
+    ]
 }
 
 /// Returns each publication and query for an owner.

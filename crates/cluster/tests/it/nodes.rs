@@ -293,7 +293,7 @@ fn a_node_whose_frame_arrives_slowly_is_not_silent() {
         pair.0[0].receive(LINK, frame, now);
     }
     let frames: Vec<Frame> = std::iter::from_fn(|| pair.0[0].poll_send(LINK)).collect();
-    // Parts of the first frame arrive for a minute; beats of the owner stand behind it.
+    // Parts of the first frame arrive for a minute; beats of the owner wait behind it.
     for _ in 0..600 {
         now += Duration::from_millis(100);
         pair.0[1].note_bytes(LINK, now);

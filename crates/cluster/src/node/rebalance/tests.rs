@@ -1,3 +1,5 @@
+//! The decision to send clients away.
+
 use super::*;
 
 fn moving(options: Rebalance) -> Rebalancing {

@@ -23,6 +23,10 @@ fn publish_for(world: &mut World, time: Duration) -> Result<(), String> {
         for number in 0..=CHANNELS {
             let running = (0..world.hosts.len()).filter(|host| world.hosts[*host].is_serving());
             let running: Vec<usize> = running.collect();
+            if running.is_empty() {
+                // The last one leaves, and others join.
+                continue;
+            }
             let host = running[world.pick(running.len())];
             world.publish(host, number, 8);
         }

@@ -1,15 +1,19 @@
 //! The nodes, their links, and the events that happen to them.
 
+mod checks;
+mod events;
+mod network;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_cluster::frame::{Answer, ChannelSettings, Frame, FrameDecoder, Publish, PublishOutcome};
+use ringmain_cluster::frame::{Answer, ChannelSettings, FrameDecoder, Publish};
 use ringmain_cluster::member::{Member, Role, Uid};
-use ringmain_cluster::node::{Event, Hello, LinkId, Mutation, Node, NodeRequest};
+use ringmain_cluster::node::{Event, LinkId, Mutation, Node, NodeRequest};
 use ringmain_hub::history::{HistoryOptions, StreamPosition};
-use ringmain_hub::mail::{ChannelQuery, Idempotency, PublishOptions};
+use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::clients::{Client, Oracle, Shard};
@@ -210,31 +214,6 @@ impl World {
         self.keys.clear();
     }
 
-    /// Checks that a client has received each publication without an offset once that was requested while it was subscribed.
-    pub(super) fn check_plain(&self, index: usize, until: Duration) -> Result<(), String> {
-        let client = &self.clients[index];
-        let Some(since) = client.live_since else {
-            return Ok(());
-        };
-        let mut seen = BTreeSet::new();
-        for number in &client.arrived {
-            if !seen.insert(*number) {
-                return Err(format!("client {} received {number} twice", client.name));
-            }
-        }
-        let mut due = self
-            .published_at
-            .iter()
-            .filter(|(_, (at, is_plain))| *is_plain && *at >= since && *at <= until);
-        match due.find(|(number, _)| !seen.contains(number)) {
-            Some((number, (at, _))) => Err(format!(
-                "client {} missed {number}, requested at {at:?}, subscribed since {since:?}",
-                client.name
-            )),
-            None => Ok(()),
-        }
-    }
-
     pub(super) fn draw_role(&mut self) -> Role {
         match self.draw(0, 10) {
             0 | 1 => Role::Gateway,
@@ -266,157 +245,6 @@ impl World {
             node.plant(mutation);
         }
         node
-    }
-
-    /// Lets something happen.
-    pub(super) fn step(&mut self) {
-        let host = self.pick(self.hosts.len());
-        match self.draw(0, 34) {
-            0 => self.kill(host),
-            1 => {
-                let pause = Duration::from_millis(self.draw(100, 8000));
-                self.hosts[host].paused_until = self.now + pause;
-            }
-            2 | 3 => {
-                let other = self.pick(self.hosts.len());
-                self.cut.insert((host.min(other), host.max(other)));
-                self.drop_links(|ends| ends == [host, other] || ends == [other, host]);
-            }
-            4 | 5 => self.cut.clear(),
-            6 => {
-                let other = self.pick(self.hosts.len());
-                self.drop_links(|ends| ends == [host, other] || ends == [other, host]);
-            }
-            7 | 8 => {
-                let slow = [0, 1, 2, usize::MAX];
-                self.hosts[host].events_per_step = slow[self.random.usize(..slow.len())];
-            }
-            9 | 10 => self.join(host),
-            11 | 12 => self.leave(host),
-            13..=17 => self.toggle(host),
-            18 | 19 => {
-                for _ in 0..self.draw(1, 20) {
-                    let channel = self.pick(CHANNELS);
-                    self.publish(host, channel, LARGE);
-                }
-            }
-            _ => {
-                for _ in 0..self.draw(1, 6) {
-                    let channel = self.pick(CHANNELS);
-                    self.publish(host, channel, 8);
-                }
-            }
-        }
-    }
-
-    /// Starts a node in place of one that has ended.
-    pub(super) fn join(&mut self, host: usize) {
-        if self.hosts[host].node.is_none() {
-            let role = self.draw_role();
-            let node = self.start(role);
-            self.hosts[host] = Host::new(node);
-        }
-    }
-
-    /// Adds a node.
-    pub(super) fn add_host(&mut self, role: Role) {
-        let node = self.start(role);
-        self.hosts.push(Host::new(node));
-    }
-
-    /// Starts the planned end of a node, unless it is the last one with both tasks.
-    pub(super) fn leave(&mut self, host: usize) {
-        let is_needed = |host: &Host| {
-            let node = host.node.as_ref();
-            host.is_running() && node.is_some_and(|node| node.member().role == Role::All)
-        };
-        let now = self.now;
-        if self.hosts.iter().filter(|host| is_needed(host)).count() < 2
-            || self.hosts[host].leaving_since.is_some()
-            || self.hosts[host].paused_until > now
-        {
-            return;
-        }
-        if let Some(node) = &mut self.hosts[host].node {
-            node.leave(now);
-            self.hosts[host].leaving_since = Some(now);
-        }
-    }
-
-    /// Ends nodes that have left: their clients connect elsewhere.
-    fn end_nodes(&mut self) -> Result<(), String> {
-        for host in 0..self.hosts.len() {
-            let Some(since) = self.hosts[host].leaving_since else {
-                continue;
-            };
-            let has_left = self.hosts[host].node.as_ref().is_some_and(Node::has_left);
-            let is_late = self.now - since > Duration::from_secs(12);
-            if self.is_planned && self.now - since > Duration::from_secs(2) && !has_left {
-                return Err(format!("host {host} has not left within 2 s"));
-            }
-            if !has_left && !is_late {
-                continue;
-            }
-            let here: Vec<usize> = (0..self.clients.len())
-                .filter(|index| self.clients[*index].node == Some(host))
-                .collect();
-            for index in here {
-                self.disconnect(index);
-                let other = (0..self.hosts.len()).find(|other| self.hosts[*other].accepts_clients());
-                if let Some(other) = other {
-                    self.connect(index, other);
-                }
-            }
-            // Its last frames are sent.
-            if self.hosts[host].node.as_ref().is_some_and(Node::has_left) || is_late {
-                self.end(host);
-            }
-        }
-        Ok(())
-    }
-
-    fn drop_links(&mut self, is_selected: impl Fn([usize; 2]) -> bool) {
-        let links = self.links.iter().filter(|(_, link)| is_selected(link.ends));
-        let ids: Vec<usize> = links.map(|(id, _)| *id).collect();
-        ids.into_iter().for_each(|id| self.close(id));
-    }
-
-    /// Closes a link: both ends notice, and bytes in flight are lost.
-    fn close(&mut self, id: usize) {
-        let Some(link) = self.links.remove(&id) else {
-            return;
-        };
-        for (end, host) in link.ends.into_iter().enumerate() {
-            let now = self.now;
-            if let Some(node) = &mut self.hosts[host].node
-                && link.is_up[end]
-            {
-                node.link_down(LinkId(id as u64), now);
-            }
-        }
-    }
-
-    /// Ends a node without notice, unless it is the last one with both tasks.
-    pub(super) fn kill(&mut self, host: usize) {
-        let is_needed = |(index, other): &(usize, &Host)| {
-            let node = other.node.as_ref();
-            *index != host && other.is_running() && node.is_some_and(|node| node.member().role == Role::All)
-        };
-        if self.hosts.iter().enumerate().any(|other| is_needed(&other)) {
-            self.end(host);
-        }
-    }
-
-    fn end(&mut self, host: usize) {
-        self.hosts[host] = Host {
-            events_per_step: usize::MAX,
-            ..Host::default()
-        };
-        self.drop_links(|ends| ends.contains(&host));
-        for client in self.clients.iter_mut().filter(|client| client.node == Some(host)) {
-            client.node = None;
-            client.is_waiting = false;
-        }
     }
 
     /// Connects a client to a node, or disconnects it.
@@ -537,36 +365,6 @@ impl World {
         node.handle(NodeRequest::Publish { request, publish }, now);
     }
 
-    /// Checks the outcome of a publication.
-    fn check_published(&mut self, request: u64, outcome: PublishOutcome) -> Result<(), String> {
-        let requested = self.requested.remove(&request).ok_or("an outcome twice")?;
-        let waited = self.now - requested.at;
-        self.longest[0] = self.longest[0].max(waited);
-        let PublishOutcome::Published(position) = outcome else {
-            return match self.is_planned {
-                true => Err(format!("a publication was {outcome:?} after {waited:?}")),
-                false => Ok(()),
-            };
-        };
-        let Some(position) = position else { return Ok(()) };
-        let (channel, epoch) = (&*requested.channel, position.epoch);
-        let Some(key) = requested.key else {
-            return self
-                .oracle
-                .check(channel, epoch, position.offset, &requested.data);
-        };
-        let first = self
-            .keys
-            .entry((Arc::clone(&requested.channel), key.clone()))
-            .or_insert(position);
-        // Another owner has another epoch, and does not know the keys.
-        if first.epoch == epoch && *first != position {
-            return Err(format!("{key} was published at {first:?} and {position:?}"));
-        }
-        *first = position;
-        Ok(())
-    }
-
     pub(super) fn publish_everywhere(&mut self) {
         let host = self.hosts.iter().position(Host::is_running);
         for number in 0..CHANNELS {
@@ -621,84 +419,6 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    /// Opens links that are missing: either node may be the first.
-    fn open_links(&mut self) {
-        for from in 0..self.hosts.len() {
-            for to in 0..self.hosts.len() {
-                let is_active = |host: &Host| host.node.is_some() && host.paused_until <= self.now;
-                let is_dialed = |link: &Link| link.ends == [from, to];
-                if from == to
-                    || self.cut.contains(&(from.min(to), from.max(to)))
-                    || !is_active(&self.hosts[from])
-                    || self.hosts[to].node.is_none()
-                    || self.links.values().any(is_dialed)
-                {
-                    continue;
-                }
-                let (Some(node), Some(peer)) = (&self.hosts[from].node, &self.hosts[to].node) else {
-                    continue;
-                };
-                if node.is_linked(peer.member().uid) || self.random.u8(..) > 60 {
-                    continue;
-                }
-                let pipe = || Pipe {
-                    bytes: VecDeque::new(),
-                    decoder: FrameDecoder::default(),
-                };
-                let mut link = Link {
-                    ends: [from, to],
-                    pipes: [pipe(), pipe()],
-                    is_up: [false; 2],
-                    is_open: true,
-                };
-                for (end, node) in [node, peer].into_iter().enumerate() {
-                    let mut bytes = Vec::new();
-                    node.hello().encode(&mut bytes);
-                    link.pipes[end].bytes.push_back((self.now, bytes));
-                }
-                self.last_link += 1;
-                self.links.insert(self.last_link, link);
-            }
-        }
-    }
-
-    /// Delivers the bytes that have arrived, unless the receiver is paused.
-    fn carry(&mut self, id: usize) {
-        let now = self.now;
-        for end in 0..2 {
-            let Some(link) = self.links.get_mut(&id) else {
-                return;
-            };
-            let host = &mut self.hosts[link.ends[1 - end]];
-            if host.paused_until > now {
-                continue;
-            }
-            let Some(node) = &mut host.node else { return };
-            let pipe = &mut link.pipes[end];
-            while let Some((at, _)) = pipe.bytes.front()
-                && *at <= now
-                && let Some((_, bytes)) = pipe.bytes.pop_front()
-            {
-                let cut = self.random.usize(0..=bytes.len());
-                pipe.decoder.feed(&bytes[..cut]);
-                pipe.decoder.feed(&bytes[cut..]);
-                while let Some(frame) = pipe.decoder.next_frame().expect("valid frames") {
-                    if let Frame::Hello { member, version, .. } = frame {
-                        let hello = Hello { member, version };
-                        let is_up = node.link_up(LinkId(id as u64), hello, end == 1, now);
-                        link.is_up[1 - end] = is_up;
-                        link.is_open &= is_up;
-                    } else {
-                        node.receive(LinkId(id as u64), frame, now);
-                    }
-                }
-            }
-            if !link.is_open {
-                return self.close(id);
-            }
-        }
     }
 
     fn run_host(&mut self, host: usize) -> Result<(), String> {
@@ -793,9 +513,9 @@ impl World {
             }
             Event::Publication {
                 channel,
-                offset,
+                offset: 0,
                 published,
-            } if offset == 0 => {
+            } => {
                 for client in here(&channel).into_iter().filter(|client| !client.is_waiting) {
                     client.arrived.extend(number_of(&published.data));
                 }
@@ -823,156 +543,6 @@ impl World {
             Event::Answer { request, answer } => drop(self.answers.insert(request, answer)),
             Event::Close(id) => self.close(id.0 as usize),
             Event::Call { .. } | Event::CallFinished { .. } => {}
-        }
-        Ok(())
-    }
-
-    /// Checks that a member neither joins twice nor leaves while it is connected.
-    fn check_presence(
-        &mut self,
-        host: usize,
-        channel: Arc<str>,
-        name: &str,
-        is_join: bool,
-    ) -> Result<(), String> {
-        let is_connected = self
-            .clients
-            .iter()
-            .any(|client| &*client.name == name && client.node.is_some());
-        let joined = &mut self.hosts[host].joined;
-        let is_new = match is_join {
-            true => joined.insert((channel, name.to_owned())),
-            false => {
-                joined.remove(&(channel, name.to_owned()));
-                !is_connected
-            }
-        };
-        if self.is_planned && !is_new {
-            return Err(format!(
-                "host {host}: {name} was reported, joined: {is_join}, again"
-            ));
-        }
-        Ok(())
-    }
-
-    /// Checks the promises that hold after quiet.
-    pub(super) fn check_quiet(&mut self) -> Result<(), String> {
-        for client in self.clients.iter().filter(|client| client.node.is_some()) {
-            if client.is_waiting {
-                return Err(format!("client {} of {} waits", client.name, client.channel));
-            }
-        }
-        for number in 0..CHANNELS {
-            self.check_channel(number)?;
-        }
-        Ok(())
-    }
-
-    /// Checks that the presence of all channels is right at a node, which responds within a time.
-    pub(super) fn check_all_presence(&mut self, host: usize, within: Duration) -> Result<(), String> {
-        let now = self.now;
-        let first = self.requests + 1;
-        for number in 0..CHANNELS {
-            self.requests += 1;
-            let request = self.requests;
-            let channel = channel(number);
-            if let Some(node) = &mut self.hosts[host].node {
-                let (settings, query) = (settings(&channel), ChannelQuery::Presence);
-                node.handle(
-                    NodeRequest::Query {
-                        request,
-                        channel,
-                        settings,
-                        query,
-                    },
-                    now,
-                );
-            }
-        }
-        self.run_for(within)?;
-        for number in 0..CHANNELS {
-            self.check_members(&channel(number), first + number as u64)?;
-        }
-        Ok(())
-    }
-
-    fn check_members(&mut self, name: &Arc<str>, request: u64) -> Result<(), String> {
-        let Some(Answer::Presence(members)) = self.answers.remove(&request) else {
-            return Err(format!("presence of {name} was not answered"));
-        };
-        let present: BTreeSet<String> = members.iter().map(|info| info.client.clone()).collect();
-        let connected = self.clients.iter().filter(|client| client.channel == *name);
-        let connected: BTreeSet<String> = connected
-            .filter(|client| client.node.is_some())
-            .map(|client| client.name.to_string())
-            .collect();
-        match present == connected {
-            true => Ok(()),
-            false => Err(format!(
-                "presence of {name} is {present:?}, connected are {connected:?}"
-            )),
-        }
-    }
-
-    fn check_channel(&mut self, number: usize) -> Result<(), String> {
-        let name = channel(number);
-        let host = self.hosts.iter().position(Host::is_running);
-        let host = host.ok_or("no node is left")?;
-        let mut requests = Vec::new();
-        for query in [
-            ChannelQuery::Presence,
-            ChannelQuery::History {
-                query: ringmain_hub::history::HistoryQuery {
-                    since: None,
-                    limit: 1,
-                    reverse: true,
-                },
-                epoch: ringmain_hub::mail::EpochFilter::Any,
-            },
-        ] {
-            self.requests += 1;
-            let (request, now) = (self.requests, self.now);
-            requests.push(request);
-            let node = self.hosts[host].node.as_mut().ok_or("no node is left")?;
-            node.handle(
-                NodeRequest::Query {
-                    request,
-                    channel: Arc::clone(&name),
-                    settings: settings(&name),
-                    query,
-                },
-                now,
-            );
-        }
-        self.run_for(Duration::from_secs(2))?;
-        self.check_members(&name, requests[0])?;
-        let Some(Answer::History {
-            publications,
-            position,
-        }) = self.answers.remove(&requests[1])
-        else {
-            return Err(format!("history of {name} was not answered"));
-        };
-        for client in &self.clients {
-            if client.channel == name && client.node.is_some() && client.position != Some(position) {
-                return Err(format!(
-                    "client {} of {name} has {:?}, the channel {position:?} ({} retained)",
-                    client.name,
-                    client.position,
-                    publications.len()
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that nothing is retained without clients.
-    pub(super) fn check_empty(&self) -> Result<(), String> {
-        for node in self.hosts.iter().filter_map(|host| host.node.as_ref()) {
-            let counts = node.counts();
-            if counts.mirrors + counts.owned + counts.requests > 0 {
-                return Err(format!("{} retains {counts:?}", node.member().name));
-            }
         }
         Ok(())
     }
