@@ -432,6 +432,7 @@ fn endpoint() -> EndpointStatus {
         weight: 1,
         draining: false,
         requests: 0,
+        load: None,
         failures: 0,
         verdict: CheckVerdict::Unknown,
         check_error: None,
