@@ -77,14 +77,23 @@ impl Subscriber {
         serde_json::from_slice(&text).expect("JSON")
     }
 
-    /// Returns the code of a disconnect that has arrived, without waiting. Panics at any other message.
+    /// Receives the end of the session. Returns the code of its disconnect.
     #[track_caller]
-    pub fn disconnect_code(&mut self) -> Option<u64> {
+    pub fn disconnect(&mut self) -> u16 {
+        let mut head = [0; 4];
+        self.stream.read_exact(&mut head).expect("a frame");
+        assert_eq!(head[0], 0x88, "a close frame");
+        u16::from_be_bytes([head[2], head[3]])
+    }
+
+    /// Returns the code of a disconnect that has arrived, without waiting for one.
+    #[track_caller]
+    pub fn try_disconnect(&mut self) -> Option<u16> {
         self.stream.set_nonblocking(true).expect("a socket");
-        let peeked = self.stream.peek(&mut [0]);
+        let peeked = self.stream.peek(&mut [0; 4]);
         self.stream.set_nonblocking(false).expect("a socket");
         match peeked {
-            Ok(_) => self.receive()["push"]["disconnect"]["code"].as_u64(),
+            Ok(_) => Some(self.disconnect()),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => None,
             Err(error) => panic!("{error}"),
         }

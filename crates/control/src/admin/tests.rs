@@ -74,5 +74,5 @@ fn push_metrics_have_bounded_labels() {
     }
     let names = page.0.lines().filter(|line| line.starts_with("# TYPE")).count();
     let samples = page.0.lines().filter(|line| !line.starts_with('#')).count();
-    assert_eq!((names, samples), (16, 11 + 4 + 2 + 5 + 2 + 1));
+    assert_eq!((names, samples), (16, 11 + 5 + 2 + 5 + 2 + 1));
 }

@@ -149,8 +149,7 @@ fn a_node_that_stops_leaves_and_sends_its_clients_away() {
 
     first.program.signal(Signal::TERM);
     until("it is not ready", || first.admin("/readyz").0 == "503");
-    let push = leaving.receive();
-    assert_eq!(push["push"]["disconnect"]["code"], 3001, "{push}");
+    assert_eq!(leaving.disconnect(), 3001);
     drop(leaving);
     let (status, lines) = first.program.finish();
     assert_eq!(status.code(), Some(0), "{lines:#?}");
@@ -158,45 +157,41 @@ fn a_node_that_stops_leaves_and_sends_its_clients_away() {
         lines.iter().any(|line| line.contains("this node has left")),
         "{lines:#?}"
     );
-    // Its end is no failure: the other node does not wait for silence.
     until("the node is gone", || second.nodes() == 0);
-    let metrics = second.admin("/metrics").1;
-    assert!(
-        metrics.contains("ringmain_push_cluster_removed_nodes_total 0\n"),
-        "{metrics}"
-    );
     second.publish("news", 2);
     assert_eq!(staying.publication(), ("news".to_owned(), json!(2)));
 }
 
 #[test]
 fn clients_move_to_a_node_that_has_joined() {
-    const CLIENTS: usize = 12;
+    const CLIENTS: u64 = 12;
     let (first_port, second_port) = (Reserved::new(), Reserved::new());
-    let keys = ", rebalance: {above: 1.2, until: 1.05, rate: 50%}";
+    let keys = ", rebalance: {above: 1.2, until: 1.05, rate: 20%}";
     let first = Server::start_with("a", &first_port, &second_port, keys);
     let mut clients: Vec<_> = (0..CLIENTS)
-        .map(|_| Subscriber::to(&first.address, &[]))
+        .map(|_| Some(Subscriber::to(&first.address, &[])))
         .collect();
     let second = Server::start_with("b", &second_port, &first_port, keys);
-    until("half of the clients have left", || {
-        first.cluster_status()["clients"] == CLIENTS / 2
-    });
     let mut moved = Vec::new();
-    for client in &mut clients {
-        if let Some(code) = client.disconnect_code() {
-            assert_eq!(code, 3011);
-            moved.push(Subscriber::to(&second.address, &[]));
+    until("both nodes have their share", || {
+        for client in &mut clients {
+            // As SDKs do: reconnect at once.
+            if let Some(code) = client.as_mut().and_then(Subscriber::try_disconnect) {
+                assert_eq!(code, 3011);
+                *client = None;
+                moved.push(Subscriber::to(&second.address, &[]));
+            }
         }
-    }
-    assert_eq!(moved.len(), CLIENTS / 2);
-    for (server, name) in [(&first, "a"), (&second, "b")] {
-        until("each node knows the clients of both", || {
-            let status = server.cluster_status();
-            status["load_ratio"] == 1.0 && status["nodes"][0]["clients"] == CLIENTS / 2
-        });
-        assert_eq!(server.cluster_status()["name"], name);
-    }
+        let here =
+            [&first, &second].map(|server| server.cluster_status()["clients"].as_u64().expect("a number"));
+        let has_share = |clients: u64| 10 * clients <= 12 * CLIENTS / 2;
+        here.iter().sum::<u64>() == CLIENTS && here.into_iter().all(has_share)
+    });
+    until("each node knows the clients of the other", || {
+        let [first, second] = [&first, &second].map(Server::cluster_status);
+        first["nodes"][0]["clients"] == second["clients"] && second["nodes"][0]["clients"] == first["clients"]
+    });
+    assert_eq!(first.cluster_status()["name"], "a");
 }
 
 #[test]
@@ -210,13 +205,11 @@ fn roles_decide_about_clients_and_readiness() {
     let mut subscriber = Subscriber::to(&gateway.address, &["news"]);
     server.publish("news", 1);
     assert_eq!(subscriber.publication(), ("news".to_owned(), json!(1)));
-    let (gateway_status, server_status) = (gateway.cluster_status(), server.cluster_status());
-    assert_eq!(
-        (&gateway_status["owned_channels"], &gateway_status["mirrors"]),
-        (&json!(0), &json!(1))
-    );
-    assert_eq!(server_status["owned_channels"], 1);
-    assert_eq!(server_status["nodes"][0]["role"], "push-gateway");
+    until("the server owns the channel, and the gateway mirrors it", || {
+        let (gateway, server) = (gateway.cluster_status(), server.cluster_status());
+        gateway["mirrors"] == 1 && gateway["owned_channels"] == 0 && server["owned_channels"] == 1
+    });
+    assert_eq!(server.cluster_status()["nodes"][0]["role"], "push-gateway");
 
     let mut stream = TcpStream::connect(&server.address).expect("a server");
     let request = "POST /connection/http_stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 21\r\n\r\n\
