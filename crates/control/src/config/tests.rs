@@ -57,6 +57,7 @@ fn test_environment() -> ConfigEnvironment<'static> {
             "API_KEY" => Some("owner".to_owned()),
             "PROXY_KEY" => Some("gateway".to_owned()),
             "SHOP_NAME" => Some("corner".to_owned()),
+            "POD_NAME" => Some("push-0".to_owned()),
             _ => None,
         },
         file: &|path| {

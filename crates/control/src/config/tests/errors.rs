@@ -50,10 +50,10 @@ routes:
             "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `jwt_providers`, `push`, `certificates`, \
              `authorities`, `zone`, `kubernetes`, `admin`, `access_log`, `log`, `limits`, found `lisners`; did you mean `listeners`?",
             "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
-            "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `zones`, `pool`, \
+            "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `hash_balance_factor`, `zones`, `pool`, \
              `connect_timeout`, `slow_start`, `health`, `retry_budget`, found `conect_timeout`; did you mean `connect_timeout`?",
             "7:25: expected a whole number from 0 to 4294967295, found `-1`",
-            "8:14: expected one of `round_robin`, `least_request`, `random`, `peak_ewma`, `ring_hash`, `maglev`, found \
+            "8:14: expected one of `round_robin`, `least_request`, `random`, `peak_ewma`, `ring_hash`, `maglev`, `push`, found \
              `least_requests`; did you mean `least_request`?",
             "11:27: expected a hostname such as shop.example, or *.shop.example, found `a b`",
             "15:23: expected a path that begins with `/`, without `?` and `#`, found `cart`",
