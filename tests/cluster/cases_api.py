@@ -132,6 +132,15 @@ def ready(node):
     return rig.get(node.probes, "/readyz").status
 
 
+def refusal(node):
+    """Returns the error of a publication that has no owner."""
+    try:
+        node.api("publish", 10, channel="news", data={})
+    except Refused as error:
+        return str(error)
+    raise rig.Failed("a push gateway without a push server has published")
+
+
 def roles(case):
     """A push server refuses clients and owns the channels; push gateways serve clients, report that they are not ready without a push
     server, and take nothing with them when they are killed."""
@@ -140,12 +149,10 @@ def roles(case):
         cluster[name].role = role
     g, h, s = cluster.nodes.values()
     g.start()
+    rig.until("a push gateway without a push server is not ready", lambda: ready(g) == 503, 10)
+    # Until it has looked for nodes, requests wait, and time out with 503; then they are refused at once.
+    rig.until("a publication is refused with error 100", lambda: refusal(g).count("100"), 30)
     rig.expect("readiness of a push gateway without a push server", 503, ready(g))
-    try:
-        g.api("publish", channel="news", data={})
-        raise rig.Failed("a push gateway without a push server has published")
-    except Refused as error:
-        rig.check("100" in str(error), str(error))
     h.start()
     s.start()
     cluster.wait_linked()

@@ -346,6 +346,11 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "publish",
+        about: "each crate packed as for the registry and compiled from its package alone, with names, descriptions and included files; ten minutes, needs the package registry",
+        lines: &[Line::new("cargo publish --workspace --dry-run")],
+    },
+    Suite {
         name: "deny",
         about: "licences, bans, sources and advisories of the dependencies, whether or not they changed; needs cargo-deny and the network",
         lines: &[Line::new("cargo xtask deny")],

@@ -323,7 +323,7 @@ fn report_load(inner: &AdminContext, reply: &mut Reply<'_>) -> Result {
         max: inner.gateway.table().config().limits.connections,
         leaving: inner.board.is_draining(),
     };
-    reply.header(LOAD_HEADER, &report.to_string())?;
+    reply.header(LOAD_HEADER, report.to_string())?;
     Ok(())
 }
 

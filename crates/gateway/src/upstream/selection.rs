@@ -338,11 +338,11 @@ fn balance(
             round_robin.next((0..count).map(|index| if is_usable(index) { weight(index) } else { 0 }))
         }
         (Algorithm::Push(_), key) => balance_push(current, context, key, is_usable),
-        (Algorithm::Ring(ring, _), Some(key)) => find_bounded(current, context.now, is_usable, &|accepts| {
-            ring.find(key, accepts)
-        }),
+        (Algorithm::Ring(ring, _), Some(key)) => {
+            find_bounded(current, context.now, is_usable, |accepts| ring.find(key, accepts))
+        }
         (Algorithm::Maglev(table, _), Some(key)) => {
-            find_bounded(current, context.now, is_usable, &|accepts| {
+            find_bounded(current, context.now, is_usable, |accepts| {
                 table.find(key, accepts)
             })
         }
@@ -365,12 +365,15 @@ fn balance(
     }
 }
 
+/// Returns whether the endpoint with an index may be selected.
+type IsUsable<'a> = &'a dyn Fn(usize) -> bool;
+
 /// Finds a usable endpoint by `find`, if possible one whose load is within the bound of consistent hashing.
 fn find_bounded(
     current: &UpstreamSnapshot,
     now: u64,
     is_usable: &dyn Fn(usize) -> bool,
-    find: &dyn Fn(&dyn Fn(usize) -> bool) -> Option<usize>,
+    find: impl Fn(IsUsable<'_>) -> Option<usize>,
 ) -> Option<usize> {
     let bounded = current.config.hash_balance_factor.and_then(|factor| {
         let loads = node_loads(current, now);

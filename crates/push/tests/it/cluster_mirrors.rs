@@ -47,8 +47,8 @@ impl Node {
     fn requests(&mut self) -> Vec<&'static str> {
         self.client.advance(Duration::from_millis(1));
         let mut names = Vec::new();
-        let mut context = Context::from_waker(Waker::noop());
-        while let Poll::Ready(request) = self.port.poll_request(&mut context) {
+        let context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(request) = self.port.poll_request(&context) {
             names.push(match request {
                 ClusterRequest::Interested { .. } => "interested",
                 ClusterRequest::Uninterested { .. } => "uninterested",
