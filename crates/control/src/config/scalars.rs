@@ -1,7 +1,7 @@
 //! Values that are written as strings: hosts, paths, times, sizes, addresses, statuses. Does not know keys.
 
 mod kubernetes;
-mod multiple;
+mod shares;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use ringmain_gateway::model::{
 };
 
 pub(super) use self::kubernetes::{ServiceName, ServicePort};
-pub(super) use self::multiple::Multiple;
+pub(super) use self::shares::{Fraction, Multiple};
 use super::error::{quote, suggest};
 use super::fields::ParseScalar;
 use crate::limits;
@@ -560,42 +560,5 @@ impl ParseScalar for LogDestination {
             return invalid(&expected, text);
         }
         Ok(LogDestination::File(PathBuf::from(text)))
-    }
-}
-
-/// A fraction: `1%`, `0.5%`, `1/1000`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fraction(pub(super) ringmain_gateway::model::Fraction);
-
-impl ParseScalar for Fraction {
-    const NAME: &'static str = "share";
-    const DESCRIPTION: &'static str = "A share: `10%`, `0.5%` or `1/1000`.";
-    const EXAMPLES: &'static [&'static str] = &["10%", "1/1000"];
-    const PATTERN: &'static str = "^([0-9]+(\\.[0-9]{1,4})?%|[0-9]+/[0-9]+)$";
-
-    fn parse(text: &str) -> Result<Fraction, String> {
-        let fraction = |part: u32, of: u32| ringmain_gateway::model::Fraction { part, of };
-        let found = match (text.strip_suffix('%'), text.split_once('/')) {
-            (Some(percent), _) => {
-                let (whole, parts) = percent.split_once('.').unwrap_or((percent, "0"));
-                let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-                let number = digits(whole) && digits(parts) && parts.len() <= 4;
-                let scaled = |parts: &str| format!("{parts:0<4}").parse::<u32>().ok();
-                let whole = whole.parse::<u32>().ok().filter(|whole| number && *whole <= 100);
-                whole
-                    .zip(scaled(parts))
-                    .map(|(whole, parts)| fraction(whole * 10_000 + parts, 1_000_000))
-            }
-            (None, Some((part, of))) => part
-                .parse()
-                .ok()
-                .zip(of.parse().ok())
-                .map(|(part, of)| fraction(part, of)),
-            (None, None) => None,
-        };
-        match found.filter(|fraction| fraction.part <= fraction.of && fraction.of > 0) {
-            Some(fraction) => Ok(Fraction(fraction)),
-            None => invalid("a share of at most the whole, such as 10%, 0.5% or 1/1000", text),
-        }
     }
 }

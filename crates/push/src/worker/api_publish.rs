@@ -165,13 +165,18 @@ impl PushWorker {
     ) -> Result<PendingPublish, QueryError> {
         let options = self.options();
         let (is_transient, has_key) = (publication.is_transient(), publication.has_key());
+        let has_owner = self.0.cluster.is_some();
         let mut checked = Vec::with_capacity(channels.len());
         let mut indices = Vec::new();
         for (index, channel) in channels.iter().enumerate() {
             let channel_options = options.namespace(channel).and_then(|namespace| {
                 publication.check_channel(namespace.channel_options, namespace.data_format)
             });
-            if channel_options.is_ok_and(|options| has_key || (options.history.is_some() && !is_transient)) {
+            // In a cluster the owner may be another node, which can refuse.
+            let has_outcome = |options: ChannelOptions| {
+                has_key || has_owner || (options.history.is_some() && !is_transient)
+            };
+            if channel_options.is_ok_and(has_outcome) {
                 indices.push(index);
             }
             checked.push(channel_options);

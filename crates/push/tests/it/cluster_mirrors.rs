@@ -9,7 +9,9 @@ use bytes::Bytes;
 use ringmain_hub::history::{Epoch, StreamPosition};
 use ringmain_hub::protocol::Published;
 use ringmain_push::Push;
-use ringmain_push::cluster::{ClusterEvent, ClusterPort, ClusterRequest, MirrorSync, MirroredState};
+use ringmain_push::cluster::{
+    ClusterEvent, ClusterPort, ClusterPublishOutcome, ClusterRequest, MirrorSync, MirroredState,
+};
 use ringmain_push::limits::CLUSTER_STATE_TIMEOUT;
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
@@ -63,7 +65,7 @@ impl Node {
         self.client.advance(Duration::from_millis(1));
     }
 
-    /// The owner's state: so many publications, none of them retained.
+    /// The state of the owner: a number of publications, none retained.
     fn sync(&mut self, offset: u64) {
         let epoch = Epoch::new(EPOCH);
         self.deliver(ClusterEvent::Synced {
@@ -176,4 +178,29 @@ fn a_subscriber_behind_one_that_has_left_keeps_the_mirror() {
     assert!(!node.requests().contains(&"uninterested"));
     node.publish(1);
     assert_eq!(offset_pushed(&json_line(&mut staying)), Some(1));
+}
+
+#[test]
+fn a_publication_without_an_owner_is_not_confirmed() {
+    let mut node = Node::new();
+    for (outcome, status) in [
+        (ClusterPublishOutcome::Unreachable, 503),
+        (ClusterPublishOutcome::Published(None), 200),
+    ] {
+        let body = json!({ "channel": "news", "data": 1 }).to_string();
+        let mut connection = node.client.raw();
+        let length = body.len();
+        connection.send(format!(
+            "POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: key\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+        node.client.advance(Duration::from_millis(1));
+        let Poll::Ready(ClusterRequest::Publish { request, .. }) =
+            node.port.poll_request(&Context::from_waker(Waker::noop()))
+        else {
+            panic!("expected a publication for the owner");
+        };
+        node.deliver(ClusterEvent::Published { request, outcome });
+        let reply = connection.try_reply("POST").expect("a response");
+        assert_eq!(reply.status(), status);
+    }
 }
