@@ -364,8 +364,10 @@ impl Node {
             self.drop_link(id, now);
             self.emit(Event::Close(id));
         }
-        self.peers.remove(&uid);
-        self.counts.removed += 1;
+        // A node that has left is not missing.
+        let removed = self.peers.remove(&uid);
+        let has_left = removed.is_some_and(|peer| peer.status.phase == Phase::Leaving);
+        self.counts.removed += u64::from(!has_left);
         self.remove_members_of(uid);
         self.reclaim_channels(uid, now);
         self.apply_view(now);

@@ -312,3 +312,19 @@ fn a_node_whose_frame_arrives_slowly_is_not_silent() {
     pair.exchange(now);
     assert!(synced(&mut pair) > 0);
 }
+
+#[test]
+fn only_a_node_that_has_not_left_counts_as_removed() {
+    for (leaves, removed) in [(true, 0), (false, 1)] {
+        let (mut pair, mut now) = active_pair();
+        if leaves {
+            pair.0[1].leave(now);
+            pair.exchange(now);
+        }
+        while pair.0[0].peers().count() > 0 {
+            now += Duration::from_millis(100);
+            pair.0[0].tick(now);
+        }
+        assert_eq!(pair.0[0].counts().removed, removed);
+    }
+}
