@@ -43,6 +43,9 @@ pub(crate) fn run(request: &Request) -> Result<(), String> {
     if request.by_profile {
         request.profile_data = Some(make_profile(&root)?);
     }
+    if let Some(file) = &request.profile_data {
+        request.profile_data = Some(absolute(file)?);
+    }
     let out = request.out.clone().unwrap_or_else(|| root.join("target/package"));
     let tools = Tools::new(&root);
     let files = build(&release, &request, &tools)?;
@@ -191,6 +194,12 @@ fn common(programs: &[Program], work: &Path) -> Result<Common, String> {
     let own = own
         .ok_or("expected a target that this machine can run: the manual pages are printed by the program")?;
     Common::read(&own.path, work)
+}
+
+/// Returns the absolute path of a profile: rustc reads it in the folder of each crate.
+pub(crate) fn absolute(file: &Path) -> Result<PathBuf, String> {
+    file.canonicalize()
+        .map_err(|error| format!("cannot read the profile {}: {error}", file.display()))
 }
 
 /// Makes a profile of the program's work, for the glibc target of this machine.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use ringmain_testkit::folder::Folder;
 
@@ -380,4 +381,19 @@ fn the_command_line_names_targets_and_programs() {
         let error = parse(words).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn the_path_of_a_profile_does_not_depend_on_the_folder_of_a_crate() {
+    let found = crate::package::absolute(Path::new("Cargo.toml")).expect("a file of this crate");
+    assert!(
+        found.is_absolute() && found.ends_with("xtask/dist/Cargo.toml"),
+        "{}",
+        found.display()
+    );
+    let error = crate::package::absolute(Path::new("no.profdata")).expect_err("no such file");
+    assert!(
+        error.starts_with("cannot read the profile no.profdata: "),
+        "{error}"
+    );
 }
