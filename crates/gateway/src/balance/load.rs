@@ -1,9 +1,10 @@
-//! The load that endpoints report about themselves, and its comparison. Pure.
+//! The load that endpoints report about themselves, and its comparison.
 //!
 //! A report is the value of [`LOAD_HEADER`] in the response to a health check. Between reports, the estimate follows the requests of this
 //! process. A report is a claim: an endpoint cannot have fewer clients than this process has connections to it.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crate::limits;
 
@@ -66,6 +67,53 @@ pub(crate) struct ReceivedReport {
     pub(crate) until: u64,
     /// The requests in flight to the endpoint at that time.
     pub(crate) in_flight: u32,
+}
+
+/// The last report of an endpoint, which health checks write and selections read without a lock. A selection during a write may see parts of
+/// two reports of the same endpoint: one estimate is then off by their difference.
+#[derive(Debug, Default)]
+pub(crate) struct SharedReport {
+    clients: AtomicU32,
+    in_flight: AtomicU32,
+    /// 0: not limited.
+    max: AtomicU32,
+    leaving: AtomicBool,
+    /// The end of the validity; 0: there is no report.
+    until: AtomicU64,
+}
+
+impl SharedReport {
+    /// Stores a report, or that there is none. Returns whether the endpoint has begun or ceased to leave.
+    pub(crate) fn store(&self, received: Option<ReceivedReport>) -> bool {
+        let report = received.map(|received| received.report).unwrap_or_default();
+        if let Some(received) = received {
+            self.clients.store(report.clients, Ordering::Relaxed);
+            self.in_flight.store(received.in_flight, Ordering::Relaxed);
+            self.max.store(report.max.unwrap_or_default(), Ordering::Relaxed);
+        }
+        let until = received.map_or(0, |received| received.until.max(1));
+        self.until.store(until, Ordering::Release);
+        self.leaving.swap(report.leaving, Ordering::Relaxed) != report.leaving
+    }
+
+    /// Returns the last report.
+    pub(crate) fn load(&self) -> Option<ReceivedReport> {
+        let until = self.until.load(Ordering::Acquire);
+        (until > 0).then(|| ReceivedReport {
+            report: LoadReport {
+                clients: self.clients.load(Ordering::Relaxed),
+                max: Some(self.max.load(Ordering::Relaxed)).filter(|max| *max > 0),
+                leaving: self.is_leaving(),
+            },
+            until,
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Returns whether the endpoint has reported that it sends its clients away.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
 }
 
 /// The load of one or several endpoints, as estimated now.

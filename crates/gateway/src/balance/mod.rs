@@ -11,7 +11,7 @@ mod ring;
 mod tests;
 
 pub use load::{LOAD_HEADER, LoadReport};
-pub(crate) use load::{NodeLoad, ReceivedReport};
+pub(crate) use load::{NodeLoad, ReceivedReport, SharedReport};
 pub(crate) use maglev::Maglev;
 pub(crate) use ring::HashRing;
 

@@ -36,7 +36,7 @@ use self::retry_budget::RetryBudgetState;
 pub(crate) use self::selection::{AffinityHint, BalancedEndpoint, Balancer};
 use self::transport::Transport;
 use self::wait_queue::WaitQueue;
-use crate::balance::{Ewma, LoadReport, NodeLoad, ReceivedReport};
+use crate::balance::{Ewma, LoadReport, NodeLoad, ReceivedReport, SharedReport};
 use crate::fault::{Fault, Violation};
 use crate::health::EndpointHealth;
 use crate::model::{Distance, Name, Upstream};
@@ -134,9 +134,7 @@ pub(crate) struct EndpointState {
     health: CacheLine<EndpointHealth>,
     latency: CacheLine<Latency>,
     /// The last load report.
-    load: Mutex<Option<ReceivedReport>>,
-    /// The endpoint has reported that it sends its clients away.
-    is_leaving: AtomicBool,
+    load: SharedReport,
     /// The rule that the endpoint violated at the last failed connection, if any.
     connect_violation: Mutex<Option<(Fault, Box<Violation>)>>,
 }
@@ -337,30 +335,26 @@ impl EndpointState {
     /// endpoint has begun or ceased to leave.
     pub(crate) fn record_load(&self, report: Option<LoadReport>, until: u64) -> bool {
         let in_flight = self.requests_in_flight();
-        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = report.map(|report| ReceivedReport {
+        self.load.store(report.map(|report| ReceivedReport {
             report,
             until,
             in_flight,
-        });
-        let is_leaving = report.is_some_and(|report| report.leaving);
-        self.is_leaving.swap(is_leaving, Ordering::Relaxed) != is_leaving
+        }))
     }
 
     /// Returns the last load report.
     pub(crate) fn load_report(&self) -> Option<LoadReport> {
-        let received = *self.load.lock().unwrap_or_else(PoisonError::into_inner);
-        received.map(|received| received.report)
+        self.load.load().map(|received| received.report)
     }
 
     /// Returns whether the endpoint has reported that it sends its clients away.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::Relaxed)
+        self.load.is_leaving()
     }
 
     /// Estimates the load for an endpoint of this weight, which is above 0.
     pub(crate) fn node_load(&self, weight: u64, now: u64) -> NodeLoad {
-        let received = *self.load.lock().unwrap_or_else(PoisonError::into_inner);
-        NodeLoad::estimate(received, self.requests_in_flight(), weight, now)
+        NodeLoad::estimate(self.load.load(), self.requests_in_flight(), weight, now)
     }
 
     /// Records the rule that the endpoint violated in a failed connection attempt; `None`: the rule is not known.

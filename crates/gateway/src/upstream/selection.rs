@@ -376,9 +376,9 @@ fn find_bounded(
     find: impl Fn(IsUsable<'_>) -> Option<usize>,
 ) -> Option<usize> {
     let bounded = current.config.hash_balance_factor.and_then(|factor| {
-        let loads = node_loads(current, now);
-        let total = sum_loads(&loads, is_usable);
-        find(&|index| is_usable(index) && loads[index].is_within(&total, u64::from(factor)))
+        let total = sum_loads(node_loads(current, now), is_usable);
+        let is_within = |index: usize| node_load(current, index, now).is_within(&total, u64::from(factor));
+        find(&|index| is_usable(index) && is_within(index))
     });
     // With a bound there is always one within it, unless loads change meanwhile.
     bounded.or_else(|| find(is_usable))
@@ -392,7 +392,8 @@ fn balance_push(
     key: Option<u64>,
     is_usable: &dyn Fn(usize) -> bool,
 ) -> Option<usize> {
-    let loads = node_loads(current, context.now);
+    // One view of the loads for all steps.
+    let loads: Vec<NodeLoad> = node_loads(current, context.now).collect();
     let has_room = |index: usize| is_usable(index) && !loads[index].is_full();
     let is_any_open = (0..loads.len()).any(has_room);
     // If all are full by their reports, they decide themselves.
@@ -402,7 +403,7 @@ fn balance_push(
             .config
             .hash_balance_factor
             .unwrap_or(limits::PUSH_KEY_FACTOR);
-        let total = sum_loads(&loads, &is_open);
+        let total = sum_loads(loads.iter().copied(), &is_open);
         let is_within = |index: usize| is_open(index) && loads[index].is_within(&total, u64::from(factor));
         rendezvous(current, key, &is_within)
     });
@@ -410,8 +411,8 @@ fn balance_push(
         return by_key;
     }
     let is_near = |index: usize| current.endpoints[index].distance != Distance::Elsewhere;
-    let near = sum_loads(&loads, &|index| is_open(index) && is_near(index));
-    let far = sum_loads(&loads, &|index| is_open(index) && !is_near(index));
+    let near = sum_loads(loads.iter().copied(), &|index| is_open(index) && is_near(index));
+    let far = sum_loads(loads.iter().copied(), &|index| is_open(index) && !is_near(index));
     let leaves_zone = !far.is_none() && (near.is_none() || near.exceeds(&far, limits::PUSH_ZONE_PERCENT));
     let is_candidate = |index: usize| is_open(index) && is_near(index) != leaves_zone;
     let first = draw_by_room(&loads, (context.random)(), &is_candidate)?;
@@ -424,7 +425,7 @@ fn balance_push(
 
 /// Draws an endpoint at random, by the clients that it has room for and its weight.
 fn draw_by_room(loads: &[NodeLoad], random: u64, is_candidate: &dyn Fn(usize) -> bool) -> Option<usize> {
-    let total = sum_loads(loads, is_candidate);
+    let total = sum_loads(loads.iter().copied(), is_candidate);
     let mut left = (u128::from(random) * u128::from(total.share_of(&total))) >> 64;
     let mut candidates = (0..loads.len()).filter(|index| is_candidate(*index));
     candidates.find(|index| {
@@ -435,23 +436,22 @@ fn draw_by_room(loads: &[NodeLoad], random: u64, is_candidate: &dyn Fn(usize) ->
     })
 }
 
+/// Returns the estimated load of an endpoint.
+fn node_load(current: &UpstreamSnapshot, index: usize, now: u64) -> NodeLoad {
+    let weight = effective_weight(current, index, now);
+    current.endpoints[index].state.node_load(weight, now)
+}
+
 /// Returns the estimated load of each endpoint.
-fn node_loads(current: &UpstreamSnapshot, now: u64) -> Vec<NodeLoad> {
-    let endpoints = current.endpoints.iter().enumerate();
-    endpoints
-        .map(|(index, endpoint)| {
-            endpoint
-                .state
-                .node_load(effective_weight(current, index, now), now)
-        })
-        .collect()
+fn node_loads(current: &UpstreamSnapshot, now: u64) -> impl Iterator<Item = NodeLoad> {
+    (0..current.endpoints.len()).map(move |index| node_load(current, index, now))
 }
 
 /// Returns the load of several endpoints together.
-fn sum_loads(loads: &[NodeLoad], is_included: &dyn Fn(usize) -> bool) -> NodeLoad {
+fn sum_loads(loads: impl Iterator<Item = NodeLoad>, is_included: IsUsable<'_>) -> NodeLoad {
     let mut sum = NodeLoad::NONE;
-    let included = loads.iter().enumerate().filter(|(index, _)| is_included(*index));
-    included.for_each(|(_, load)| sum.add(*load));
+    let included = loads.enumerate().filter(|(index, _)| is_included(*index));
+    included.for_each(|(_, load)| sum.add(load));
     sum
 }
 

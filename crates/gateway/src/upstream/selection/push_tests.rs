@@ -5,16 +5,15 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
+use super::tests::staged;
 use super::{AffinityHint, HealthView, SelectionContext, select_endpoint};
 use crate::balance::{LoadReport, RoundRobin, stable_hash};
 use crate::fault::Fault;
 use crate::health::CheckVerdict;
 use crate::limits;
-use crate::model::{Balance, Config, Distance, Endpoint, EndpointLocation, HashKey, PushBalance, Upstream};
+use crate::model::{Balance, Distance, Endpoint, EndpointLocation, HashKey, PushBalance, Upstream};
 use crate::upstream::pool::{PoolEndpoint, build_endpoints};
-use crate::upstream::registry::UpstreamRegistry;
 use crate::upstream::{ActiveGuard, UpstreamSnapshot, UpstreamState};
 
 const SEEDS: u64 = 4;
@@ -67,18 +66,11 @@ impl Gateway {
                 80,
             ))))
         });
-        let config = Config {
-            upstreams: vec![Arc::new(Upstream {
-                balance,
-                hash_balance_factor: factor,
-                ..Upstream::new("push", endpoints.collect())
-            })],
-            ..Config::default()
-        };
-        let mut registry = UpstreamRegistry::default();
-        registry.stage(&config, None, Duration::ZERO);
-        registry.commit();
-        let state = Arc::clone(registry.find("push").expect("an upstream"));
+        let state = staged(Upstream {
+            balance,
+            hash_balance_factor: factor,
+            ..Upstream::new("push", endpoints.collect())
+        });
         let current = state.snapshot();
         Gateway {
             endpoints: build_endpoints(&current, &[], true),

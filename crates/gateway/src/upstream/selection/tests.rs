@@ -33,6 +33,19 @@ struct Sim {
     random: RefCell<fastrand::Rng>,
 }
 
+/// Returns the state of an upstream that is served.
+pub(super) fn staged(upstream: Upstream) -> Arc<UpstreamState> {
+    let name = Arc::clone(&upstream.name);
+    let config = Config {
+        upstreams: vec![Arc::new(upstream)],
+        ..Config::default()
+    };
+    let mut registry = UpstreamRegistry::default();
+    registry.stage(&config, None, Duration::ZERO);
+    registry.commit();
+    Arc::clone(registry.find(&name).expect("the upstream"))
+}
+
 impl Sim {
     fn new(seed: u64, balance: Balance, zones: Option<ZonePreference>) -> Sim {
         let mut endpoints = Vec::new();
@@ -49,18 +62,11 @@ impl Sim {
                 endpoints.push(endpoint);
             }
         }
-        let config = Config {
-            upstreams: vec![Arc::new(Upstream {
-                balance,
-                zones,
-                ..Upstream::new("shop", endpoints)
-            })],
-            ..Config::default()
-        };
-        let mut registry = UpstreamRegistry::default();
-        registry.stage(&config, None, Duration::ZERO);
-        registry.commit();
-        let state = Arc::clone(registry.find("shop").unwrap());
+        let state = staged(Upstream {
+            balance,
+            zones,
+            ..Upstream::new("shop", endpoints)
+        });
         let current = state.snapshot();
         Sim {
             endpoints: build_endpoints(&current, &[], true),
