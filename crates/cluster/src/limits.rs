@@ -95,6 +95,9 @@ pub const HANDOVER_CHANNEL_BYTES: u64 = 32 << 20;
 /// The mirrors with which a channel moves: those of the nodes, and of nodes that have ended a short time ago.
 pub const HANDOVER_MIRRORS: usize = 4 * NODES;
 
+/// The bytes of a channel that is received from its old owner, members and keys included. With more the link is closed.
+pub const HANDOVER_RECEIVED_BYTES: u64 = 16 * HANDOVER_CHANNEL_BYTES;
+
 /// The time for the move of channels to one node. Those that remain then end with their epoch, and mirrors report a gap.
 pub const HANDOVER_TIME: Duration = Duration::from_secs(10);
 

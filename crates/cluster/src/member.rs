@@ -29,6 +29,12 @@ pub enum Role {
 }
 
 impl Role {
+    /// Returns whether clients connect to the node.
+    #[must_use]
+    pub const fn has_clients(self) -> bool {
+        matches!(self, Role::All | Role::Gateway)
+    }
+
     /// Returns whether the node may own channels.
     #[must_use]
     pub const fn owns_channels(self) -> bool {
@@ -72,6 +78,16 @@ pub struct Member {
     pub role: Role,
     /// Its share of channels relative to other nodes, from 1 to [`WEIGHT_MAX`](crate::limits::WEIGHT_MAX).
     pub weight: u16,
+}
+
+/// Returns the share that a node should have of the clients of every node, by weight. `own` and `others` are weights and clients of nodes
+#[must_use]
+pub fn share_of_clients(own: (u16, u64), others: impl Iterator<Item = (u16, u64)>) -> f64 {
+    let sum = |(weights, clients): (f64, f64), (weight, count): (u16, u64)| {
+        (weights + f64::from(weight), clients + count as f64)
+    };
+    let (weights, clients) = others.fold(sum((0.0, 0.0), own), sum);
+    clients * f64::from(own.0) / weights
 }
 
 /// Returns the owner of a channel among these nodes, or `None` if none may own channels.

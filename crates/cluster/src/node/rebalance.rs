@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::Node;
-use crate::member::{Phase, Role};
+use crate::member::{Phase, share_of_clients};
 
 /// The limits and the rate of rebalancing.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -107,19 +107,14 @@ impl Node {
 
     /// Returns this node's share of the clients by weight. `None`: it accepts none.
     fn share_of_clients(&self) -> Option<f64> {
-        if self.member.role == Role::Server {
-            return None;
-        }
+        let own = (self.member.weight, u64::from(self.status.clients));
         let others = self
             .peers
             .values()
-            .filter(|peer| peer.member.role != Role::Server && peer.status.phase == Phase::Active);
-        let (mut clients, mut weight) = (f64::from(self.status.clients), f64::from(self.member.weight));
-        for peer in others {
-            clients += f64::from(peer.status.clients);
-            weight += f64::from(peer.member.weight);
-        }
-        Some(clients * f64::from(self.member.weight) / weight)
+            .filter(|peer| peer.member.role.has_clients() && peer.status.phase == Phase::Active);
+        let others = others.map(|peer| (peer.member.weight, u64::from(peer.status.clients)));
+        let has_clients = self.member.role.has_clients();
+        has_clients.then(|| share_of_clients(own, others))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_cluster::frame::{Answer, ChannelSettings, Frame, Publish, PublishOutcome};
+use ringmain_cluster::frame::{Answer, ChannelSettings, Frame, HandoverPart, Publish, PublishOutcome};
 use ringmain_cluster::limits;
 use ringmain_cluster::member::{Member, Phase, Role, Uid};
 use ringmain_cluster::node::{Event, Hello, LinkId, Node, NodeRequest, SyncKind};
@@ -384,4 +384,33 @@ fn a_request_that_no_owner_takes_is_refused_after_the_limit() {
         outcome: PublishOutcome::Refused,
     };
     assert!(mesh.events.iter().any(|(_, event)| *event == refused));
+}
+
+#[test]
+fn a_channel_that_exceeds_the_limit_of_a_move_closes_the_link() {
+    let mut mesh = Mesh::new(&[(Role::All, 2), (Role::All, 2)]);
+    let published = Arc::new(Published {
+        data: vec![b'x'; 1 << 20].into(),
+        info: None,
+        tags: BTreeMap::new(),
+        time: 0,
+    });
+    let channel: Arc<str> = "large".into();
+    let mut parts = 0;
+    while mesh.nodes[0].is_linked(Uid(2)) {
+        parts += 1;
+        let part = HandoverPart::Publications(vec![(parts, Duration::ZERO, Arc::clone(&published))]);
+        let frame = Frame::Handover {
+            channel: Arc::clone(&channel),
+            part,
+            is_last: false,
+        };
+        mesh.nodes[0].receive(link(0, 1), frame, mesh.now);
+    }
+    let bytes = parts << 20;
+    assert!(
+        bytes <= limits::HANDOVER_RECEIVED_BYTES + (1 << 20),
+        "{bytes} bytes"
+    );
+    assert_eq!(mesh.nodes[0].poll_event(), Some(Event::Close(link(0, 1))));
 }

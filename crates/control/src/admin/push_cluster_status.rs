@@ -1,7 +1,7 @@
 //! This process as a node of a push cluster, and the other nodes, as the administration shows them: one document for the API and the page.
 
 use ringmain_cluster::links::{ClusterReport, NodeReport};
-use ringmain_cluster::member::{Member, Role};
+use ringmain_cluster::member::{Member, Role, share_of_clients};
 use serde::Serialize;
 
 use super::AdminContext;
@@ -124,20 +124,14 @@ pub(super) const fn role_label(role: Role) -> &'static str {
 
 /// Returns the clients here relative to the share of this node among nodes that have clients, by weight.
 fn load_ratio(member: &Member, report: &ClusterReport, clients: u64) -> Option<f64> {
-    if member.role == Role::Server {
-        return None;
-    }
     let others = report
         .nodes
         .iter()
-        .filter(|node| node.role != Role::Server && !node.is_leaving);
-    let (mut all, mut weights) = (clients as f64, f64::from(member.weight));
-    for node in others {
-        all += f64::from(node.clients);
-        weights += f64::from(node.weight);
-    }
-    let share = all * f64::from(member.weight) / weights;
-    (share > 0.0).then(|| (100.0 * clients as f64 / share).round() / 100.0)
+        .filter(|node| node.role.has_clients() && !node.is_leaving);
+    let others = others.map(|node| (node.weight, u64::from(node.clients)));
+    let share = share_of_clients((member.weight, clients), others);
+    let has_share = member.role.has_clients() && share > 0.0;
+    has_share.then(|| (100.0 * clients as f64 / share).round() / 100.0)
 }
 
 /// Returns the state of this node. `None`: the configuration has no cluster.

@@ -33,8 +33,7 @@ impl Node {
         let key = (from, Arc::clone(&channel));
         let incoming = self.handovers.incoming.entry(key.clone()).or_default();
         incoming.cost += part.cost();
-        // The owner limits publications, not members and keys, whose limits are larger than these.
-        let is_allowed = incoming.publications.len() <= limits::CHANNELS
+        let is_allowed = incoming.cost <= limits::HANDOVER_RECEIVED_BYTES
             && incoming.members.len() <= limits::ANNOUNCED_MEMBERS
             && incoming.keys.len() <= limits::IDEMPOTENCY_KEYS;
         match part {
