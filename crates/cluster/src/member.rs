@@ -80,7 +80,8 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// Returns the share that a node should have of the clients of every node, by weight. `own` and `others` are weights and clients of nodes
+/// Returns the number of clients that a node should have, by its weight among the nodes that accept clients. Nodes are given as weight and
+/// clients.
 #[must_use]
 pub fn share_of_clients(own: (u16, u64), others: impl Iterator<Item = (u16, u64)>) -> f64 {
     let sum = |(weights, clients): (f64, f64), (weight, count): (u16, u64)| {
