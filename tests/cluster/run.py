@@ -33,7 +33,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="2,000 clients in the cases of scale (default for a debug build)")
     parser.add_argument("--clients", type=int, help="clients in the cases of scale, a multiple of 80")
     parser.add_argument("--previous", metavar="BINARY", help="an earlier build, for the case of a rolling upgrade")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     binary = pathlib.Path(arguments.binary).resolve()
     is_full = arguments.full or not arguments.quick and "debug" not in binary.parts
     known = {case.__name__: case for case in CASES}

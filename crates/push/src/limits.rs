@@ -18,6 +18,10 @@ pub const CLUSTER_WAITING: usize = 1 << 16;
 /// Calls of one worker to the other nodes that are in flight. Further ones fail with 503, and no node has run them.
 pub const CLUSTER_CALLS: usize = 256;
 
+/// Calls of one worker that may be in flight when it passes on another client's message. Further messages fail with 503: clients cannot use
+/// up the calls of the server API.
+pub const CLUSTER_EMULATIONS: usize = CLUSTER_CALLS / 2;
+
 /// Bytes of a call, or of its result. A longer list of channels is sent in parts; a client's message that is longer is 413.
 pub const CLUSTER_CALL_BYTES: usize = 1 << 20;
 

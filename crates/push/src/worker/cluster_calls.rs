@@ -212,6 +212,10 @@ impl PushWorker {
         worker: usize,
         message: EmulatedMessage,
     ) -> RemoteEmulation {
+        let cluster = self.0.cluster.as_ref();
+        if cluster.is_some_and(|cluster| cluster.borrow().calls.len() >= limits::CLUSTER_EMULATIONS) {
+            return RemoteEmulation::Busy;
+        }
         let call = NodeCall::Emulate {
             node,
             worker,

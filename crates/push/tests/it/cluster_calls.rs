@@ -9,7 +9,7 @@ use ringmain_push::Push;
 use ringmain_push::cluster::{
     ClusterEvent, ClusterPort, ClusterRequest, ClusterRequestId, MirrorSync, MirroredState,
 };
-use ringmain_push::limits::LISTED_CHANNELS;
+use ringmain_push::limits::{CLUSTER_CALLS, LISTED_CHANNELS};
 use ringmain_web::App;
 use ringmain_web::testing::{RawConnection, Setup, TestClient, TestReply};
 use serde_json::{Value, json};
@@ -386,6 +386,31 @@ fn emulated_commands_reach_their_session_at_another_node() {
     cluster.exchange();
     cluster.expire_calls();
     assert_eq!(connection.try_reply("POST").expect("a response").status(), 503);
+}
+
+#[test]
+fn messages_for_other_nodes_leave_room_for_the_server_api() {
+    let mut cluster = TestCluster::new(2);
+    cluster.nodes[1].is_silent = true;
+    let session = format!("0.{}", "0".repeat(32));
+    let unknown = json!({ "session": session, "node": "another", "data": "{\"id\":1,\"ping\":{}}" });
+    // More than both workers of the node may have in flight.
+    let count = 2 * CLUSTER_CALLS + 2;
+    let mut messages: Vec<RawConnection> = (0..count)
+        .map(|_| cluster.post(0, "/emulation", &unknown))
+        .collect();
+    cluster.exchange();
+    let mut channels = cluster.post(0, "/api/channels", &json!({}));
+    cluster.exchange();
+    cluster.expire_calls();
+    let mut statuses = BTreeMap::new();
+    for message in &mut messages {
+        let status = message.try_reply("POST").expect("a response").status();
+        *statuses.entry(status).or_insert(0) += 1;
+    }
+    assert_eq!(statuses, BTreeMap::from([(503, count)]));
+    let response: Value = channels.try_reply("POST").expect("a response").json();
+    assert_eq!(response["result"]["num_missing_nodes"], 1, "{response}");
 }
 
 #[test]
