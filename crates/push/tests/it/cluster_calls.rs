@@ -395,7 +395,7 @@ fn messages_for_other_nodes_leave_room_for_the_server_api() {
     let session = format!("0.{}", "0".repeat(32));
     let unknown = json!({ "session": session, "node": "another", "data": "{\"id\":1,\"ping\":{}}" });
     // More than both workers of the node may have in flight.
-    let count = 2 * CLUSTER_CALLS + 2;
+    let count = 3 * CLUSTER_CALLS;
     let mut messages: Vec<RawConnection> = (0..count)
         .map(|_| cluster.post(0, "/emulation", &unknown))
         .collect();
