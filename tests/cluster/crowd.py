@@ -6,8 +6,7 @@ offset that is not the next one, without a `recovered: false` before it, is a fa
 numbers count from 1 in each channel and publisher, so that gaps and repeats are noticed whatever the offsets are; `t` is when the
 publication was due, on the host's monotonic clock.
 
-Run as a program, it reads one line of JSON from standard input, `{"ports": …, "clients": [[channels, token], …], …}`, then commands, and
-writes a line of JSON for each. Standard library only; knows no right value.
+The cases of scale use the program `crowd` of crates/testkit, which does the same with less CPU time. Standard library only; knows no right value.
 """
 
 import heapq
@@ -17,7 +16,6 @@ import random
 import select
 import socket
 import struct
-import sys
 import threading
 import time
 
@@ -448,20 +446,3 @@ class Crowd(threading.Thread):
                     "gaps": list(self.gaps), "gap_count": self.gap_count, "repeats": list(self.repeats), "repeat_count": self.repeat_count,
                     "max_ms": round(self.latency_max * 1000, 1),
                     "slowest": self.slowest, "by_port": by_port, **high}
-
-
-def main():
-    """Serves the commands of a parent process."""
-    setup = json.loads(sys.stdin.readline())
-    crowd = Crowd(**setup)
-    crowd.start()
-    for line in sys.stdin:
-        name, *arguments = json.loads(line)
-        answer = getattr(crowd, name)(*arguments)
-        print(json.dumps(answer), flush=True)
-        if name == "end":
-            return
-
-
-if __name__ == "__main__":
-    main()

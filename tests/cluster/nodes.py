@@ -7,10 +7,10 @@ import hmac
 import http.client
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
-import sys
 import threading
 import time
 
@@ -347,11 +347,12 @@ class Publisher(threading.Thread):
 
 
 class Remote:
-    """A Crowd in a process of its own."""
+    """Clients in a process of their own: the program `crowd` of crates/testkit."""
 
     def __init__(self, case, **setup):
-        self.child = subprocess.Popen([sys.executable, str(rig.REPO / "tests/cluster/crowd.py")], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, text=True)
+        if not pathlib.Path(case.crowd).exists():
+            raise rig.Failed(f"no program {case.crowd}: build it with `cargo build --release -p ringmain-testkit --bin crowd`, or name it with --crowd")
+        self.child = subprocess.Popen([str(case.crowd)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         case.stack.callback(self.kill)
         self.child.stdin.write(json.dumps(setup) + "\n")
         self.child.stdin.flush()

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the cases of clusters with processes of a binary on loopback, and prints a table of what was measured.
+"""Runs the cases of clusters with processes of a binary on loopback, and prints a table of what was measured. As root in a network namespace of its own.
 
-usage: run.py [--full | --quick] [--clients N] [--previous BINARY] [BINARY] [CASE ...]
+usage: run.py [--full | --quick] [--clients N] [--previous BINARY] [--crowd PROGRAM] [BINARY] [CASE ...]
 """
 
 import argparse
 import json
+import os
 import pathlib
 import sys
 import time
@@ -23,6 +24,16 @@ import rig  # noqa: E402
 CASES = [*cases_api.CASES, *cases_failures.CASES, *cases_links.CASES, *cases_planned.CASES, *cases_chaos.CASES,
          *cases_scale.CASES]
 LOG_LINES = 30
+# 20,000 clients, and as many connections of the gateway in front of the nodes, to few addresses: with the usual 28,000 ports of an address
+# the kernel searches for a free one longer than all of the rest takes.
+PORTS = "10000 65000"
+
+
+def enter_namespace():
+    """Runs this program again in a network namespace of its own, with more ports."""
+    script = f'ip link set lo up && echo {PORTS} > /proc/sys/net/ipv4/ip_local_port_range && exec "$@"'
+    os.environ["RINGMAIN_OWN_NETWORK"] = "yes"
+    os.execvp("unshare", ["unshare", "--net", "sh", "-ec", script, "sh", sys.executable, *sys.argv])
 
 
 def main():
@@ -33,7 +44,10 @@ def main():
     parser.add_argument("--quick", action="store_true", help="2,000 clients in the cases of scale (default for a debug build)")
     parser.add_argument("--clients", type=int, help="clients in the cases of scale, a multiple of 80")
     parser.add_argument("--previous", metavar="BINARY", help="an earlier build, for the case of a rolling upgrade")
+    parser.add_argument("--crowd", default=rig.REPO / "target/release/crowd", help="the program of the clients in the cases of scale")
     arguments = parser.parse_intermixed_args()
+    if os.geteuid() == 0 and "RINGMAIN_OWN_NETWORK" not in os.environ:
+        enter_namespace()
     binary = pathlib.Path(arguments.binary).resolve()
     is_full = arguments.full or not arguments.quick and "debug" not in binary.parts
     known = {case.__name__: case for case in CASES}
@@ -45,6 +59,7 @@ def main():
         began = time.monotonic()
         with rig.Rig(binary) as resources:
             resources.clients = arguments.clients or (20_000 if is_full else 2_000)
+            resources.crowd = arguments.crowd
             resources.nodes, resources.is_full, resources.previous = [], is_full, arguments.previous
             try:
                 outcome, text = "ok", json.dumps(known[name](resources))

@@ -237,6 +237,7 @@ pub(super) const SUITES: &[Suite] = &[
         about: "push nodes as processes that share channels: the server API at any node, presence after a kill, links that are cut, suspended and slow, mutual TLS, planned ends, rolling restarts, and nodes that are added and removed under 20,000 clients; a quarter of an hour, needs Python and openssl",
         lines: &[
             RELEASE,
+            Line::new("cargo build --release -p ringmain-testkit --bin crowd"),
             Line::new("python3 -m unittest discover -s tests/cluster"),
             Line::new("python3 tests/cluster/run.py target/release/ringmain"),
         ],
