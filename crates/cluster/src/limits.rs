@@ -25,6 +25,9 @@ pub const SUSPECT_AFTER: Duration = Duration::from_secs(2);
 /// The time of silence after which a node is removed: its members leave, and its channels have other owners.
 pub const GONE_AFTER: Duration = Duration::from_secs(3);
 
+/// The time of silence after which a node is removed if its address refuses each connection meanwhile: its process has ended.
+pub const REFUSED_AFTER: Duration = Duration::from_millis(1500);
+
 /// The bytes of publications that a node may have in flight to another one. At the limit the channel is marked: its publications are sent
 /// again from the history once there is credit, or reported as a gap.
 pub const WINDOW_BYTES: u64 = 4 << 20;
@@ -141,6 +144,8 @@ const _: () = {
     );
     assert!(BEAT_INTERVAL.as_millis() * 3 < SUSPECT_AFTER.as_millis());
     assert!(SUSPECT_AFTER.as_millis() < GONE_AFTER.as_millis());
+    assert!(BEAT_INTERVAL.as_millis() * 3 <= REFUSED_AFTER.as_millis());
+    assert!(REFUSED_AFTER.as_millis() < GONE_AFTER.as_millis());
 };
 
 /// The time after its start for which a node owns no channels, so that it has links before.

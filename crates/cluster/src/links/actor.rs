@@ -183,6 +183,7 @@ impl Actor {
                 self.node.link_down(link, now);
                 self.remove_link(link);
             }
+            Input::Refused { uid } => self.node.note_refused(uid, now),
         }
     }
 

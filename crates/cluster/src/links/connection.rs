@@ -41,6 +41,10 @@ pub(super) enum Input {
     Down {
         link: LinkId,
     },
+    /// The address of a node that is not linked has refused all connections for [`limits::REFUSED_AFTER`].
+    Refused {
+        uid: Uid,
+    },
 }
 
 /// The parts of a node that each connection needs.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use ringmain_sys::clock;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::{Semaphore, watch};
@@ -13,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::Membership;
-use super::connection::{LinkContext, LinkEnd, Stream, serve};
+use super::connection::{Input, LinkContext, LinkEnd, Stream, serve};
 use super::tls::Tls;
 use crate::limits;
 use crate::member::Uid;
@@ -113,9 +114,20 @@ impl Dialer {
         }
         let mut logged: Option<String> = None;
         let mut known = None;
+        let mut refused_since = None;
         loop {
             if known.is_none_or(|uid| !self.is_linked(uid)) {
-                let failure = match self.connect(address, host).await {
+                let result = self.connect(address, host).await;
+                let is_refused =
+                    matches!(&result, Err(error) if error.kind() == io::ErrorKind::ConnectionRefused);
+                refused_since = is_refused.then(|| refused_since.unwrap_or_else(clock::monotonic));
+                if let (Some(uid), Some(since)) = (known, refused_since)
+                    && clock::monotonic() - since >= limits::REFUSED_AFTER
+                {
+                    // The actor is gone only at the end of the process.
+                    let _ = self.context.inputs.send(Input::Refused { uid }).await;
+                }
+                let failure = match result {
                     Ok(LinkEnd::Rejected(uid)) if uid == self.uid => return,
                     Ok(LinkEnd::Rejected(uid)) => {
                         known = Some(uid);

@@ -5,7 +5,8 @@
 //!              ▲───────── heard ─────────┘
 //! ```
 //!
-//! A lost link alone removes no node: it may connect again, and its mirrors then catch up.
+//! A lost link alone removes no node: it may connect again, and its mirrors then catch up. A node whose address refuses connections as well
+//! is removed earlier ([`limits::REFUSED_AFTER`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -226,6 +227,18 @@ impl Node {
         {
             link.last_progress = now;
             link.queue.push_back(Frame::Credit(0));
+        }
+    }
+
+    /// Notes that the address of a node has refused all connections for [`limits::REFUSED_AFTER`]. If the node has no link and was silent for as
+    /// long, its process has ended.
+    pub fn note_refused(&mut self, uid: Uid, now: Duration) {
+        let has_ended = self.peers.get(&uid).is_some_and(|peer| {
+            peer.link.is_none() && now.saturating_sub(peer.heard) >= limits::REFUSED_AFTER
+        });
+        if has_ended {
+            self.remove_peer(uid, now);
+            self.run_loopback(now);
         }
     }
 

@@ -166,6 +166,21 @@ fn a_silent_node_is_removed_after_the_limit() {
 }
 
 #[test]
+fn a_node_whose_address_refuses_connections_is_removed_earlier() {
+    let start = Duration::from_secs(1);
+    let early = start + limits::REFUSED_AFTER - Duration::from_millis(1);
+    let mut pair = Pair::new(start);
+    pair.0[0].note_refused(Uid(2), start + limits::REFUSED_AFTER);
+    assert_eq!(pair.0[0].counts().nodes, 1, "a linked node is not gone");
+    pair.0[0].link_down(LINK, start);
+    pair.0[0].note_refused(Uid(2), early);
+    assert_eq!(pair.0[0].counts().nodes, 1, "it was heard a moment ago");
+    pair.0[0].note_refused(Uid(2), start + limits::REFUSED_AFTER);
+    let counts = pair.0[0].counts();
+    assert_eq!((counts.nodes, counts.removed), (0, 1));
+}
+
+#[test]
 fn of_two_links_both_nodes_keep_the_same() {
     let now = Duration::from_secs(1);
     // The node with the smaller identity has opened the first one, and then the second one.

@@ -106,6 +106,8 @@ pub(super) struct World {
     last_link: usize,
     /// Pairs of nodes that cannot reach each other.
     cut: BTreeSet<(usize, usize)>,
+    /// The nodes whose processes have ended, with their hosts.
+    ended: Vec<(usize, Uid)>,
     pub(super) clients: Vec<Client>,
     oracle: Oracle,
     pub(super) published: u64,
@@ -169,6 +171,7 @@ impl World {
             links: BTreeMap::new(),
             last_link: 0,
             cut: BTreeSet::new(),
+            ended: Vec::new(),
             clients: Vec::new(),
             oracle: Oracle::default(),
             published: 0,

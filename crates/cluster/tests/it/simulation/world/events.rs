@@ -127,6 +127,8 @@ impl World {
     }
 
     pub(super) fn end(&mut self, host: usize) {
+        let ended = self.hosts[host].node.as_ref();
+        self.ended.extend(ended.map(|node| (host, node.member().uid)));
         self.hosts[host] = Host {
             events_per_step: usize::MAX,
             ..Host::default()

@@ -17,6 +17,16 @@ impl World {
                 if from == to
                     || self.cut.contains(&(from.min(to), from.max(to)))
                     || !is_active(&self.hosts[from])
+                {
+                    continue;
+                }
+                if self.hosts[to].node.is_none()
+                    && let Some(node) = &mut self.hosts[from].node
+                {
+                    let ended = self.ended.iter().filter(|(host, _)| *host == to);
+                    ended.for_each(|(_, uid)| node.note_refused(*uid, self.now));
+                }
+                if !is_active(&self.hosts[from])
                     || self.hosts[to].node.is_none()
                     || self.links.values().any(is_dialed)
                 {
