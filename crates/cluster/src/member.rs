@@ -108,7 +108,7 @@ fn draw(hash: u64, member: &Member) -> u64 {
 }
 
 /// FNV-1a with a finalizer: the result need not be secret, and all nodes must agree.
-fn hash(channel: &str) -> u64 {
+pub(crate) fn hash(channel: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in channel.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

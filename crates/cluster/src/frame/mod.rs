@@ -24,6 +24,8 @@ use crate::limits;
 use crate::member::{Member, Status, Uid};
 pub use handover::{HandoverHead, HandoverPart};
 pub use read::FrameDecoder;
+pub(crate) use read::Fields;
+pub(crate) use write::write_publish;
 
 /// The version of the frames that this node sends.
 pub const VERSION: u16 = 2;

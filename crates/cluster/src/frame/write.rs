@@ -384,7 +384,7 @@ fn write_published(out: &mut Vec<u8>, published: &Published) {
     }
 }
 
-fn write_publish(out: &mut Vec<u8>, publish: &Publish) {
+pub(crate) fn write_publish(out: &mut Vec<u8>, publish: &Publish) {
     write_bytes(out, publish.channel.as_bytes());
     write_settings(out, &publish.settings);
     write_published(out, &publish.published);

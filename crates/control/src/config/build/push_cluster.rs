@@ -86,6 +86,7 @@ impl Builder<'_> {
             listen,
             nodes,
             tls,
+            log: None,
         }))
     }
 
