@@ -21,8 +21,8 @@ use tokio::time::{sleep, timeout};
 use super::Connected;
 use super::session::{REQUEST_TIMEOUT, Session, StreamState};
 use crate::failure::Failure;
-use crate::limits;
 use crate::log::follows::Opening;
+use crate::log::older::OlderPart;
 use crate::log::queue::Queued;
 
 /// The interval at which the state of the stream is queried.
@@ -38,8 +38,6 @@ const INACTIVE: Duration = Duration::from_secs(10);
 const READ_TOGETHER: usize = 256;
 /// Messages of one request for older ones.
 const OLDER_MESSAGES: usize = 512;
-/// The sequences that one request for older records covers, at least and at most.
-const OLDER_SEQUENCES: [u64; 2] = [256, 1 << 20];
 
 /// The completion of a job.
 pub(super) enum Done {
@@ -399,15 +397,6 @@ pub(super) struct Older {
     pub(super) outcome: Result<OlderPart, Failure>,
 }
 
-/// Older records of a partition.
-pub(super) struct OlderPart {
-    pub(super) records: Vec<Record>,
-    pub(super) from: u64,
-    pub(super) is_first: bool,
-    /// The number of sequences for the next request.
-    pub(super) next_sequences: u64,
-}
-
 /// Reads records of a partition among so many sequences below `before`.
 pub(super) fn older(
     number: u32,
@@ -471,28 +460,7 @@ async fn read_older(
             }
         }
     }
-    let mut size = 0;
-    let is_kept = |record: &&Record| {
-        let is_room = size == 0 || size + record.cost() <= bytes.max(1);
-        size += record.cost();
-        is_room
-    };
-    let kept = records.iter().rev().take_while(is_kept).count();
-    let dropped = records.len() - kept;
-    let records = records.split_off(dropped);
-    let [least, most] = OLDER_SEQUENCES;
-    let next_sequences = match size {
-        size if dropped > 0 || size >= bytes => sequences / 2,
-        size if size < bytes / 4 => sequences * 2,
-        _ => sequences,
-    };
-    let oldest = records.first().map(|record| record.number);
-    Ok(OlderPart {
-        from: if dropped > 0 { oldest.unwrap_or(before) } else { start_sequence.min(before) },
-        is_first: dropped == 0 && start_sequence <= first,
-        records,
-        next_sequences: next_sequences.clamp(least, most),
-    })
+    Ok(OlderPart::new(records, start_sequence, before, first, bytes))
 }
 
 #[cfg(test)]

@@ -137,8 +137,9 @@ async fn bind(
     masters: &mut Option<BTreeSet<String>>,
 ) -> Result<Binding, Failure> {
     let key = keys::server(stream);
-    let noted = cmd("HMGET").arg(&key).arg("run_id").arg("binding").query_async(control);
-    let (before, noted): (Option<String>, Option<u64>) = noted.await?;
+    let mut read = cmd("HMGET");
+    read.arg(&key).arg("run_id").arg("binding");
+    let (before, noted): (Option<String>, Option<u64>) = read.query_async(control).await?;
     if before.as_deref() == Some(run_id)
         && let Some(noted) = noted
     {

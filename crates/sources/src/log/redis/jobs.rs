@@ -19,7 +19,6 @@ use super::read::{self, Ends, Part};
 use super::server::{Durability, READ_RESPONSE_TIME, Server};
 use super::{Connected, ServerId};
 use crate::failure::Failure;
-use crate::limits;
 use crate::log::follows::Opening;
 use crate::log::queue::Queued;
 use crate::redis::{Access, EntryId};

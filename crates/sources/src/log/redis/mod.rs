@@ -227,7 +227,7 @@ impl<'l> Adapter<'l> {
             Done::Connected(Ok(server)) => self.connected(*server),
             Done::Connected(Err(failure)) => {
                 self.outbox.disconnected(&failure.to_string());
-                self.connect(self.retry.next_wait());
+                self.reconnect();
             }
             Done::Located(location) => self.located(location),
             Done::Failed(id, failure) => self.fail(id, &failure),
@@ -254,7 +254,7 @@ impl<'l> Adapter<'l> {
         let redis = self.redis;
         if !is_cluster(redis) {
             self.jobs.push(jobs::connect(redis, wait));
-        } else if !self.is_locating {
+        } else {
             self.is_locating = true;
             let known = self.servers.values().map(|connected| {
                 let node = KnownNode {
@@ -337,8 +337,7 @@ impl<'l> Adapter<'l> {
         if let Some(failure) = location.failure {
             self.outbox.disconnected(&failure.to_string());
         }
-        let wait = self.retry.next_wait();
-        self.connect(wait);
+        self.reconnect();
     }
 
     /// A partition of a cluster is at another node, or will be: it is searched again.
@@ -347,8 +346,14 @@ impl<'l> Adapter<'l> {
             self.outbox.push(LogEvent::Closed { partition });
         }
         self.outbox.disconnected(reason);
-        let wait = self.retry.next_wait();
-        self.connect(wait);
+        self.reconnect();
+    }
+
+    fn reconnect(&mut self) {
+        if !self.is_locating {
+            let wait = self.retry.next_wait();
+            self.connect(wait);
+        }
     }
 
     /// Closes all that is at a server, and connects again.
@@ -361,7 +366,7 @@ impl<'l> Adapter<'l> {
             self.outbox.push(LogEvent::Closed { partition });
         }
         self.parked.append(connected.queue);
-        self.connect(self.retry.next_wait());
+        self.reconnect();
     }
 
     fn appended(&mut self, id: ServerId, outcomes: Vec<(Queued, Outcome)>) {

@@ -123,9 +123,9 @@ fn now_ms() -> i64 {
 
 /// Finds out how the server can be made to lose nothing.
 async fn durability(control: &mut MultiplexedConnection, replicas: u16) -> Result<Durability, Failure> {
-    let probe = wait_command(Durability::Files(0)).query_async::<redis::Value>(control);
     // Redis 7.2 and later; an error unless the server has a file.
-    if probe.await.is_ok() {
+    let probe = wait_command(Durability::Files(0));
+    if probe.query_async::<redis::Value>(control).await.is_ok() {
         return Ok(Durability::Files(replicas));
     }
     let mut setting = async |name: &str| -> Result<String, Failure> {
