@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Connected;
-use super::session::{REQUEST_TIMEOUT, Session, StreamState};
+use super::session::{REQUEST_TIMEOUT, Session, StreamState, is_missing};
 use crate::failure::Failure;
 use crate::log::follows::Opening;
 use crate::log::older::OlderPart;
@@ -55,7 +55,8 @@ pub(super) enum Done {
         next: Result<Messages, Failure>,
     },
     Older(u32, Older),
-    Checked(u32, Result<StreamState, Failure>),
+    /// `None`: the stream was deleted.
+    Checked(u32, Result<Option<StreamState>, Failure>),
 }
 
 type Job<'l> = Pin<Box<dyn Future<Output = Done> + Send + 'l>>;
@@ -114,9 +115,10 @@ pub(super) fn check(number: u32, connected: &Connected) -> Job<'static> {
     })
 }
 
-async fn stream_state(context: &Context, stream: &str) -> Result<StreamState, Failure> {
+async fn stream_state(context: &Context, stream: &str) -> Result<Option<StreamState>, Failure> {
     match timeout(REQUEST_TIMEOUT, context.get_stream(stream)).await {
-        Ok(Ok(stream)) => Ok(StreamState::of(stream.cached_info())),
+        Ok(Ok(stream)) => Ok(Some(StreamState::of(stream.cached_info()))),
+        Ok(Err(error)) if is_missing(&error) => Ok(None),
         Ok(Err(error)) => Err(Failure::client(error)),
         Err(_) => Err(Failure::Ended(format!(
             "no state of stream {stream} within {REQUEST_TIMEOUT:?}"

@@ -341,15 +341,16 @@ impl Adapter<'_> {
     }
 
     /// The state of the stream is known, or is not: then nothing is accepted at the moment.
-    fn checked(&mut self, number: u32, state: Result<StreamState, Failure>) {
+    fn checked(&mut self, number: u32, state: Result<Option<StreamState>, Failure>) {
         let Some(connected) = self.connected.as_ref().filter(|_| number == self.number) else {
             return;
         };
         match state {
-            Ok(state) if state.binding != connected.session.binding => {
+            Ok(None) => return self.fail(number, &Failure::Ended("the stream was deleted".to_owned())),
+            Ok(Some(state)) if state.binding != connected.session.binding => {
                 return self.fail(number, &Failure::Ended("the stream was created again".to_owned()));
             }
-            Ok(state) => {
+            Ok(Some(state)) => {
                 self.retry.reset();
                 self.outbox.connected();
                 self.report_trimmed(state.first);

@@ -63,8 +63,12 @@ impl Server {
 
     /// Sends a request. Returns the response, unless there is none.
     fn request(&self, subject: &str, payload: &str) -> Option<Value> {
+        self.request_within(PATIENCE, subject, payload)
+    }
+
+    fn request_within(&self, time: Duration, subject: &str, payload: &str) -> Option<Value> {
         let stream = TcpStream::connect(("127.0.0.1", self.port.port())).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(time)).ok()?;
         let commands = format!(
             "CONNECT {{\"verbose\":false}}\r\nSUB answer 1\r\nPUB {subject} answer {}\r\n{payload}\r\n",
             payload.len()
@@ -246,7 +250,8 @@ fn acknowledged_entries_survive_the_leader_of_three_servers() {
         }
     }
     wait::until("a cluster", || {
-        let info = servers[0].request("$JS.API.INFO", "");
+        // Nothing responds before there is a leader.
+        let info = servers[0].request_within(Duration::from_millis(500), "$JS.API.INFO", "");
         info.is_some_and(|info| info["error"].is_null())
     });
     let mut node = Node::new(engine(&[&servers[0], &servers[1], &servers[2]], 3));
