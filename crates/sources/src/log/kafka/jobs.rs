@@ -40,7 +40,8 @@ pub(super) enum Done {
         generation: u32,
         outcome: Result<OlderPart, Failure>,
     },
-    Checked(u32, Partition, Result<Binding, Failure>),
+    /// `None`: the topic was deleted.
+    Checked(u32, Partition, Result<Option<Binding>, Failure>),
     /// A partition was paused or resumed.
     Set,
 }

@@ -365,13 +365,13 @@ impl Adapter<'_> {
     }
 
     /// The topic and the leader of a partition have responded, or have not: then nothing is accepted there at the moment.
-    fn checked(&mut self, number: u32, partition: Partition, binding: Result<Binding, Failure>) {
+    fn checked(&mut self, number: u32, partition: Partition, binding: Result<Option<Binding>, Failure>) {
         let Some(connected) = self.connected.as_ref().filter(|_| number == self.number) else {
             return;
         };
         let next = match binding {
-            Ok(binding) if binding != connected.session.binding => {
-                return self.fail(&Failure::Ended("the topic was created again".to_owned()));
+            Ok(binding) if binding != Some(connected.session.binding) => {
+                return self.fail(&Failure::Ended("the topic was deleted".to_owned()));
             }
             Ok(_) => {
                 self.retry.reset();

@@ -94,11 +94,10 @@ impl Session {
         })
     }
 
-    /// Returns the binding of the topic that has the name now.
-    pub(super) async fn current_binding(&self) -> Result<Binding, Failure> {
+    /// Returns the binding of the topic that has the name now. `None`: it was deleted.
+    pub(super) async fn current_binding(&self) -> Result<Option<Binding>, Failure> {
         let found = find_topic(&self.consumer, &self.topic).await?;
-        let found = found.ok_or_else(|| Failure::Ended(format!("topic {} was deleted", self.topic)))?;
-        Ok(found.binding)
+        Ok(found.map(|topic| topic.binding))
     }
 }
 

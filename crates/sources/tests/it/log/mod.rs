@@ -2,6 +2,8 @@
 
 #[cfg(feature = "jetstream")]
 mod jetstream;
+#[cfg(feature = "kafka")]
+mod kafka;
 #[cfg(feature = "redis")]
 mod redis;
 
