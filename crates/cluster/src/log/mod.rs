@@ -11,8 +11,7 @@
 //!
 //! # Lives
 //!
-//! The life is decided by entries of the log itself ([`LifeEntry`]), so that all readers agree: an entry starts a new life if it replaces
-//! the one that was current before it. Nodes append one where
+//! Each life begins with an entry of the log itself ([`LifeEntry`]), so that all readers agree. Nodes append one where
 //! - the partition is new,
 //! - [`Opened::binding`] is not the one of the current life: the broker is another server than the one that acknowledged before,
 //! - a record that was read is gone or is another one: the broker has returned with an older state.
@@ -39,6 +38,7 @@
 mod entry;
 #[cfg(feature = "ports")]
 mod port;
+pub(crate) mod reader;
 
 use std::sync::Arc;
 use std::time::Duration;

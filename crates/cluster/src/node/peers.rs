@@ -461,6 +461,7 @@ impl Node {
 
     /// Applies a change of the membership: channels whose owner has changed.
     pub(super) fn apply_view(&mut self, now: Duration) {
+        self.review_partitions(now);
         self.plan_moves(now);
         self.move_mirrors(now);
         self.release_held(now);
