@@ -286,7 +286,7 @@ impl Reader {
             entry,
         } = record;
         self.now_ms = self.now_ms.max(now_ms);
-        if self.must_verify {
+        if self.must_verify && number >= self.position {
             self.must_verify = false;
             return match number == self.position && Some(digest) == self.digest {
                 true => Read::Nothing,

@@ -362,6 +362,11 @@ impl Node {
                 let operation = Operation::Query(channel, settings, query);
                 self.request_from(from, request, hops, operation, now);
             }
+            Frame::Progress {
+                partition,
+                epoch,
+                number,
+            } => self.mirrors.note_progress(from, partition, epoch, number),
             // The others are handled by the caller.
             _ => {}
         }

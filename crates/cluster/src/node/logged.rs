@@ -184,6 +184,7 @@ impl Node {
             round_trip: Duration::ZERO,
             counts: LogCounts::default(),
         };
+        self.mirrors.partitions = options.partitions;
         self.log = Some(Box::new(log));
     }
 

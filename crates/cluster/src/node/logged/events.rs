@@ -50,7 +50,7 @@ impl Node {
         let Some(followed) = self.followed_mut(partition) else {
             return;
         };
-        if followed.reader.state() != ReaderState::Requested {
+        if followed.reader.state() == ReaderState::Closed {
             return;
         }
         match followed.reader.open(opened, now) {
@@ -97,7 +97,10 @@ impl Node {
                     self.deliver_logged(partition, number, publish, age, now);
                     self.finish_read(id, position);
                 }
-                Read::Beat { id } => self.finish_beat(partition, id, now),
+                Read::Beat { id } => {
+                    self.finish_beat(partition, id, now);
+                    self.report_progress(partition);
+                }
                 Read::LifeStarted { id } => {
                     self.finish_life(id);
                     self.start_life(partition, number, now);
@@ -107,6 +110,21 @@ impl Node {
         }
         self.finish_repeats(partition);
         self.settle_partition(partition, now);
+    }
+
+    /// Reports the position of a partition to the nodes with mirrors, those of this one included.
+    fn report_progress(&mut self, partition: Partition) {
+        let Some(reader) = self.followed(partition).map(|followed| &followed.reader) else {
+            return;
+        };
+        if let Some(life) = reader.life().filter(|_| reader.is_attached()) {
+            let progress = Frame::Progress {
+                partition: partition.0,
+                epoch: life.epoch(),
+                number: reader.position(),
+            };
+            self.send_progress(&progress);
+        }
     }
 
     /// Begins to read a partition again, whose last records are gone. What it has is served until the log is read again, in a new life.

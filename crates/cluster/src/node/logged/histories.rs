@@ -32,7 +32,9 @@ impl Node {
             return;
         };
         let Some(options) = settings.history else {
-            if let Some(mut owned) = self.owned.remove(channel) {
+            if owned.log.is_some()
+                && let Some(mut owned) = self.owned.remove(channel)
+            {
                 self.put_back_history(channel, &mut owned, now);
                 self.owned.insert(channel, owned);
             }
