@@ -157,9 +157,15 @@ impl Reader {
         self.is_attached
     }
 
-    /// Returns whether appended records will be read.
+    /// Returns whether appended records will be read, in the current life.
     pub(crate) fn is_live(&self) -> bool {
-        self.is_attached && self.is_caught_up()
+        self.is_attached && self.is_caught_up() && self.is_bound()
+    }
+
+    /// Returns whether the current life is one of the broker that is read. What the log has before another one begins is in no life: the
+    /// broker may have used the numbers before.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.life.is_some_and(|(_, binding)| binding == self.binding)
     }
 
     fn is_caught_up(&self) -> bool {
@@ -203,7 +209,7 @@ impl Reader {
 
     /// Returns the position after a record of this life.
     pub(crate) fn position_at(&self, number: u64) -> Option<StreamPosition> {
-        let (life, _) = self.life.filter(|_| number > self.floor)?;
+        let (life, _) = self.life.filter(|_| number > self.floor && self.is_bound())?;
         Some(StreamPosition {
             offset: number,
             epoch: life.epoch(),
@@ -350,10 +356,9 @@ impl Reader {
     /// Returns whether the node must append a new life before the channels can be served: there is none, or it is bound to another state
     /// of the broker.
     pub(crate) fn needs_life(&self) -> bool {
-        let is_bound = self.life.is_some_and(|(_, binding)| binding == self.binding);
         // Without a beat in the part that was read, an older part may have one.
         let is_unknown = self.life.is_none() && !self.fill.is_done;
-        self.is_caught_up() && !is_bound && !is_unknown
+        self.is_caught_up() && !self.is_bound() && !is_unknown
     }
 
     /// Returns whether a life that is appended will be read.
@@ -363,10 +368,10 @@ impl Reader {
 
     /// Attaches the reader if it has reached the end. Returns whether it was not attached before.
     pub(crate) fn try_attach(&mut self) -> bool {
-        let Some((life, binding)) = self.life else {
+        let Some(life) = self.life() else {
             return false;
         };
-        if self.is_attached || !self.is_caught_up() || binding != self.binding {
+        if self.is_attached || !self.is_caught_up() || !self.is_bound() {
             return false;
         }
         self.is_attached = true;

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::requests::Origin;
-use super::{Event, Node};
+use super::Node;
 use crate::frame::{ChannelSettings, Frame};
 use crate::limits;
 use crate::log::reader::{Reader, ReaderState};
 use crate::log::{Append, Entry, EntryId, FollowFrom, Health, Life, LifeEntry, LogRequest, Partition, partition_of};
-use crate::member::{Phase, Uid, mix, partition_owner};
+use crate::member::{Phase, Uid, partition_owner};
 
 /// The log of a cluster. Equal on all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

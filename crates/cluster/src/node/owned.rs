@@ -435,7 +435,10 @@ impl Node {
             Admission::Elsewhere | Admission::Hold => {
                 return self.reject_subscription(from, number, &channel);
             }
-            Admission::Unready => return drop(self.send(from, Frame::NotOwner { number })),
+            Admission::Unready => {
+                self.send(from, Frame::NotOwner { number });
+                return;
+            }
             Admission::Acting | Admission::Create => {}
         }
         if logged.is_some_and(|partition| self.must_wait_for_log(partition, position, now)) {

@@ -94,7 +94,9 @@ impl Node {
                     self.finish_read(id, first);
                 }
                 Read::Publication { id, publish, age, .. } => {
-                    self.deliver_logged(partition, number, publish, age, now);
+                    if position.is_some() || !self.has_history(&publish.channel) {
+                        self.deliver_logged(partition, number, publish, age, now);
+                    }
                     self.finish_read(id, position);
                 }
                 Read::Beat { id } => {
@@ -208,7 +210,7 @@ impl Node {
             return true;
         };
         let reader = &followed.reader;
-        if !reader.is_attached() {
+        if !reader.is_attached() || !reader.is_bound() {
             return true;
         }
         let life = reader.life().map(Life::epoch);
