@@ -259,7 +259,7 @@ pub struct Opened {
     pub binding: Binding,
     /// The number of the oldest record, or of the first one that may follow if the partition is empty.
     pub first: u64,
-    /// The number of the newest record; 0 if there has been none. Records up to this one were acknowledged before, and follow.
+    /// The number of the newest record that the partition has; the one below `first` if it has none. Records up to this one follow.
     pub end: u64,
     /// The number from which on all records follow: the requested one, or the one above all older records.
     pub from: u64,

@@ -347,6 +347,8 @@ impl Reader {
 
     fn start_life(&mut self, number: u64, life: LifeEntry) {
         self.life = Some((life.life, life.binding));
+        // A reader that begins in this life does not know those of the lives before.
+        self.keys = IdempotencyKeys::default();
         self.raise_floor(number);
         for logged in self.channels.values_mut() {
             logged.history.start_epoch(life.life.epoch());
@@ -405,13 +407,23 @@ impl Reader {
         self.fill.bytes_left = self.fill.bytes_left.saturating_sub(bytes.max(1));
         let before = self.floor;
         self.floor = from.saturating_sub(1).min(before);
-        let mut part = OlderPart::default();
+        let mut part = OlderPart {
+            above: before,
+            ..OlderPart::default()
+        };
         for record in records.into_iter().filter(|record| record.number <= before) {
             self.read_older_record(record, &mut part);
         }
         if self.life.is_none() {
             let unproven = self.unproven.filter(|beat| beat.seen >= self.floor);
             self.life = part.life.or(unproven.map(|beat| (beat.life, beat.binding)));
+        }
+        for (channel, idempotency, number, at) in part.firsts {
+            // Otherwise a newer one of the same key was delivered.
+            if self.find_key(&channel, &idempotency).is_none() {
+                let position = self.position_at(number);
+                self.keys.add(&channel, idempotency, position, at);
+            }
         }
         let is_spent = self.fill.bytes_left == 0 && self.life.is_some();
         self.fill.is_done |= is_first || is_spent || part.has_life_entry;
@@ -425,6 +437,8 @@ impl Reader {
             Ok(Entry::Life { life, .. }) => {
                 // What is older is of another life.
                 part.publications.clear();
+                part.keys = IdempotencyKeys::default();
+                part.firsts.clear();
                 part.has_life_entry = true;
                 part.life = Some((life.life, life.binding));
                 self.floor = number;
@@ -441,16 +455,15 @@ impl Reader {
                         return;
                     }
                     part.keys.add(channel, idempotency.clone(), None, at);
-                    // A newer one of the same key was delivered.
-                    if self.find_key(channel, idempotency).is_none() {
-                        let position = self.life.map(|(life, _)| StreamPosition {
-                            offset: number,
-                            epoch: life.epoch(),
-                        });
-                        self.keys.add(channel, idempotency.clone(), position, at);
-                    }
+                    let first = (Arc::clone(channel), idempotency.clone(), number, at);
+                    part.firsts.push(first);
                 }
-                part.publications.push(OlderPublication { number, publish, age });
+                part.publications.push(OlderPublication {
+                    number,
+                    publish,
+                    age,
+                    above: part.above,
+                });
             }
             Ok(Entry::Beat { .. }) | Err(_) => {}
         }
@@ -494,9 +507,12 @@ impl Reader {
         let Some(options) = settings.history else {
             return;
         };
+        // A new one has all publications above the part that is added.
+        let floor = std::mem::replace(&mut self.floor, older.above);
         if let Some(logged) = self.channel(&Arc::clone(&older.publish.channel), options, settings, now) {
             logged.mark.add_older(&mut logged.history, older, now);
         }
+        self.floor = floor;
     }
 
     fn channel(
@@ -623,15 +639,20 @@ pub(crate) struct OlderPublication {
     pub(crate) number: u64,
     pub(crate) publish: Publish,
     pub(crate) age: Duration,
+    /// The floor before the part that has it.
+    above: u64,
 }
 
 /// The findings in a part of the log.
 #[derive(Debug, Default)]
 struct OlderPart {
+    above: u64,
     publications: Vec<OlderPublication>,
     life: Option<(Life, Binding)>,
     has_life_entry: bool,
     keys: IdempotencyKeys,
+    /// The first publication of each key: channel, key, number, time.
+    firsts: Vec<(Arc<str>, Idempotency, u64, Duration)>,
 }
 
 impl FloorMark {
@@ -659,7 +680,9 @@ impl FloorMark {
         older: OlderPublication,
         now: Duration,
     ) {
-        let OlderPublication { number, publish, age } = older;
+        let OlderPublication {
+            number, publish, age, ..
+        } = older;
         if !self.is_unclipped(history) || number > history.floor() {
             return;
         }

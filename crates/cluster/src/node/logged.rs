@@ -359,6 +359,10 @@ impl Node {
 
     /// Appends a life where one is needed.
     fn append_life(&mut self, partition: Partition, now: Duration) {
+        if self.status.phase == Phase::Joining {
+            // Other nodes may have begun one.
+            return;
+        }
         let reuses = self.has_planted(super::Mutation::ReusedLife);
         let drawn = Life(self.draw_epoch().number());
         let Some(followed) = self.followed_mut(partition) else {

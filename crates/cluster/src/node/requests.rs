@@ -269,7 +269,13 @@ impl Node {
         let channel = operation.channel();
         match self.logged_partition(channel, operation.settings()) {
             // Otherwise it waits in its lane.
-            Some(_) => self.owned.contains(channel) && self.can_append(channel),
+            Some(partition) => {
+                let is_ready = match operation {
+                    Operation::Publish(publish) => self.can_append(partition, publish),
+                    Operation::Query(..) => true,
+                };
+                is_ready && self.owned.contains(channel)
+            }
             None => self.owned.contains(channel),
         }
     }

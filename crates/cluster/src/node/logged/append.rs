@@ -7,11 +7,17 @@ use crate::node::Reply;
 use ringmain_hub::history::StreamPosition;
 
 impl Node {
-    /// Returns whether this node may append to the partition of a channel: it reads what it appends.
-    pub(in crate::node) fn can_append(&self, channel: &str) -> bool {
-        let Some(log) = &self.log else { return false };
-        let followed = log.followed.get(&partition_of(channel, log.options.partitions));
-        followed.is_some_and(|followed| followed.reader.is_live())
+    /// Returns whether this node may append a publication: there is room, and it will read the entry. With an idempotency key it must have
+    /// read as much as may have the first publication with the key.
+    pub(in crate::node) fn can_append(&self, partition: Partition, publish: &Publish) -> bool {
+        let (Some(log), Some(followed)) = (&self.log, self.followed(partition)) else {
+            return false;
+        };
+        let bytes = log.append_bytes + cost(&publish.published) as usize;
+        let has_room = log.appends.len() < limits::LOG_APPENDS && bytes <= limits::LOG_APPEND_BYTES;
+        let idempotency = publish.options.idempotency.as_ref();
+        let knows_key = idempotency.is_none_or(|idempotency| followed.reader.covers(idempotency.window));
+        has_room && knows_key && followed.reader.is_live()
     }
 
     /// Appends a publication. The outcome follows when it is read.
@@ -22,11 +28,7 @@ impl Node {
         publish: Publish,
         now: Duration,
     ) {
-        let is_full = self.log.as_ref().is_none_or(|log| {
-            let bytes = log.append_bytes + cost(&publish.published) as usize;
-            log.appends.len() >= limits::LOG_APPENDS || bytes > limits::LOG_APPEND_BYTES
-        });
-        if is_full || !self.can_append(&publish.channel) {
+        if !self.can_append(partition, &publish) {
             return self.finish_publication(&[origin], PublishOutcome::Refused);
         }
         let channel = Arc::clone(&publish.channel);
@@ -40,10 +42,6 @@ impl Node {
             }
             if self.join_append(&channel, &idempotency.key, origin) {
                 return;
-            }
-            if !self.followed(partition).is_some_and(|it| it.reader.covers(idempotency.window)) {
-                // The first one may be in a part that is not read yet.
-                return self.finish_publication(&[origin], PublishOutcome::Refused);
             }
         }
         let kind = AppendKind::Publication {
