@@ -114,16 +114,6 @@ impl<O> Follows<O> {
         is_opening
     }
 
-    /// A partition could not be opened, and is to be opened later.
-    pub(super) fn postpone(&mut self, opening: &Opening) {
-        let state = &self.states[usize::from(opening.partition.0)];
-        if let Follow::Opening(from) = state.follow
-            && state.generation == opening.generation
-        {
-            self.set(opening.partition, Follow::Waiting(from));
-        }
-    }
-
     /// Closes a partition. Returns whether it was followed since this generation.
     pub(super) fn close(&mut self, partition: Partition, generation: u32) -> bool {
         let state = self.states.get(usize::from(partition.0));
@@ -220,7 +210,6 @@ mod tests {
         let before = opening(&mut follows);
         follows.follow(ONE, FollowFrom::Number(9));
         assert!(!follows.open(&before, "open") && !follows.close(ONE, before.generation));
-        follows.postpone(&before);
         assert_eq!(opening(&mut follows).from, FollowFrom::Number(9));
         follows.unfollow(ONE);
         assert_eq!(follows.take_waiting(|_| true), []);

@@ -14,6 +14,10 @@
 mod follows;
 #[cfg(feature = "jetstream")]
 mod jetstream;
+#[cfg(feature = "kafka")]
+mod kafka;
+#[cfg(any(feature = "jetstream", feature = "kafka"))]
+mod older;
 mod outbox;
 mod queue;
 #[cfg(any(feature = "jetstream", feature = "kafka", feature = "redis"))]
@@ -46,6 +50,8 @@ pub async fn run(log: Arc<PushLog>, port: LogPort) {
         PushLogEngine::Redis(redis) => redis::run(&log, redis, port).await,
         #[cfg(feature = "jetstream")]
         PushLogEngine::JetStream(jetstream) => jetstream::run(&log, jetstream, port).await,
+        #[cfg(feature = "kafka")]
+        PushLogEngine::Kafka(kafka) => kafka::run(&log, kafka, port).await,
         #[allow(unreachable_patterns)]
         engine => {
             log::error!("push log ({}): this build has no client for it", engine.label());

@@ -66,8 +66,14 @@ impl AppendQueue {
 
     /// Removes the appends of partitions for which this is true.
     pub(super) fn extract(&mut self, mut is_of: impl FnMut(Partition) -> bool) -> Vec<Queued> {
-        let all = std::mem::take(&mut self.0).into_iter();
-        let (extracted, rest): (Vec<_>, VecDeque<_>) = all.partition(|queued| is_of(queued.append.partition));
+        let (mut extracted, mut rest) = (Vec::new(), VecDeque::new());
+        for queued in std::mem::take(&mut self.0) {
+            if is_of(queued.append.partition) {
+                extracted.push(queued);
+            } else {
+                rest.push_back(queued);
+            }
+        }
         self.0 = rest;
         extracted
     }

@@ -111,19 +111,28 @@ impl<'a> Access<'a> {
 
     /// Opens a connection to a server, of a cluster to the first node that can be reached, with this limit for responses.
     pub(crate) async fn open_node(&self, response: Duration) -> Result<MultiplexedConnection, Failure> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(response));
         let mut failure = no_server();
         for server in &self.servers {
-            let client = Client::open(server.clone())?;
-            let connecting = connect(&client, &config);
-            match opened(server, timeout(CONNECT_TIMEOUT, connecting).await) {
+            match open_server(server, response).await {
                 Ok(connection) => return Ok(connection),
                 Err(found) => failure = found,
             }
         }
         Err(failure)
+    }
+
+    /// Returns the configured servers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.access.servers.iter().map(|server| &**server)
+    }
+
+    /// Opens a connection to the node of a cluster at an address.
+    pub(crate) async fn open_at(
+        &self,
+        address: &str,
+        response: Duration,
+    ) -> Result<MultiplexedConnection, Failure> {
+        open_server(&info(self.access, address)?, response).await
     }
 
     /// Opens a connection for subscriptions: with any node of a cluster, which has the messages of all.
@@ -154,6 +163,15 @@ impl<'a> Access<'a> {
             }
         }
     }
+}
+
+async fn open_server(server: &ConnectionInfo, response: Duration) -> Result<MultiplexedConnection, Failure> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_response_timeout(Some(response));
+    let client = Client::open(server.clone())?;
+    let connecting = connect(&client, &config);
+    opened(server, timeout(CONNECT_TIMEOUT, connecting).await)
 }
 
 /// Connects. A server that requires a login refuses the first command only: that is not left to the reader of a stream.

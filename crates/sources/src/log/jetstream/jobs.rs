@@ -19,10 +19,10 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Connected;
-use super::session::{REQUEST_TIMEOUT, Session, StreamState};
+use super::session::{REQUEST_TIMEOUT, Session, StreamState, is_missing};
 use crate::failure::Failure;
-use crate::limits;
 use crate::log::follows::Opening;
+use crate::log::older::OlderPart;
 use crate::log::queue::Queued;
 
 /// The interval at which the state of the stream is queried.
@@ -38,8 +38,6 @@ const INACTIVE: Duration = Duration::from_secs(10);
 const READ_TOGETHER: usize = 256;
 /// Messages of one request for older ones.
 const OLDER_MESSAGES: usize = 512;
-/// The sequences that one request for older records covers, at least and at most.
-const OLDER_SEQUENCES: [u64; 2] = [256, 1 << 20];
 
 /// The completion of a job.
 pub(super) enum Done {
@@ -57,7 +55,8 @@ pub(super) enum Done {
         next: Result<Messages, Failure>,
     },
     Older(u32, Older),
-    Checked(u32, Result<StreamState, Failure>),
+    /// `None`: the stream was deleted.
+    Checked(u32, Result<Option<StreamState>, Failure>),
 }
 
 type Job<'l> = Pin<Box<dyn Future<Output = Done> + Send + 'l>>;
@@ -116,9 +115,10 @@ pub(super) fn check(number: u32, connected: &Connected) -> Job<'static> {
     })
 }
 
-async fn stream_state(context: &Context, stream: &str) -> Result<StreamState, Failure> {
+async fn stream_state(context: &Context, stream: &str) -> Result<Option<StreamState>, Failure> {
     match timeout(REQUEST_TIMEOUT, context.get_stream(stream)).await {
-        Ok(Ok(stream)) => Ok(StreamState::of(stream.cached_info())),
+        Ok(Ok(stream)) => Ok(Some(StreamState::of(stream.cached_info()))),
+        Ok(Err(error)) if is_missing(&error) => Ok(None),
         Ok(Err(error)) => Err(Failure::client(error)),
         Err(_) => Err(Failure::Ended(format!(
             "no state of stream {stream} within {REQUEST_TIMEOUT:?}"
@@ -399,15 +399,6 @@ pub(super) struct Older {
     pub(super) outcome: Result<OlderPart, Failure>,
 }
 
-/// Older records of a partition.
-pub(super) struct OlderPart {
-    pub(super) records: Vec<Record>,
-    pub(super) from: u64,
-    pub(super) is_first: bool,
-    /// The number of sequences for the next request.
-    pub(super) next_sequences: u64,
-}
-
 /// Reads records of a partition among so many sequences below `before`.
 pub(super) fn older(
     number: u32,
@@ -471,28 +462,7 @@ async fn read_older(
             }
         }
     }
-    let mut size = 0;
-    let is_kept = |record: &&Record| {
-        let is_room = size == 0 || size + record.cost() <= bytes.max(1);
-        size += record.cost();
-        is_room
-    };
-    let kept = records.iter().rev().take_while(is_kept).count();
-    let dropped = records.len() - kept;
-    let records = records.split_off(dropped);
-    let [least, most] = OLDER_SEQUENCES;
-    let next_sequences = match size {
-        size if dropped > 0 || size >= bytes => sequences / 2,
-        size if size < bytes / 4 => sequences * 2,
-        _ => sequences,
-    };
-    let oldest = records.first().map(|record| record.number);
-    Ok(OlderPart {
-        from: if dropped > 0 { oldest.unwrap_or(before) } else { start_sequence.min(before) },
-        is_first: dropped == 0 && start_sequence <= first,
-        records,
-        next_sequences: next_sequences.clamp(least, most),
-    })
+    Ok(OlderPart::new(records, start_sequence, before, first, bytes))
 }
 
 #[cfg(test)]

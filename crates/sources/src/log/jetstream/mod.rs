@@ -26,6 +26,7 @@ use self::jobs::{Acks, Batch, Done, Lag, OpenedSubject, Older};
 use self::session::{Session, StreamState};
 use super::Jobs;
 use super::follows::{Follows, Opening};
+use super::older::FIRST_WINDOW;
 use super::outbox::Outbox;
 use super::queue::AppendQueue;
 use super::retry::Retry;
@@ -36,8 +37,6 @@ use crate::limits;
 const BATCHES: usize = 8;
 /// The time between attempts to open a partition.
 const OPEN_INTERVAL: Duration = Duration::from_millis(200);
-/// The number of sequences below a position that are read for older records at first. It follows from the share of the partition.
-const OLDER_SEQUENCES: u64 = 4096;
 
 /// An open partition.
 struct OpenPartition {
@@ -45,7 +44,7 @@ struct OpenPartition {
     _open: watch::Sender<()>,
     lag: Lag,
     /// The number of sequences below a position that are read for older records.
-    older_sequences: u64,
+    older_window: u64,
 }
 
 /// A connection.
@@ -149,7 +148,7 @@ impl Adapter<'_> {
             (partition, generation),
             before,
             bytes,
-            open.older_sequences,
+            open.older_window,
         ));
     }
 
@@ -174,7 +173,8 @@ impl Adapter<'_> {
             Done::Connected(Ok(session)) => self.connected(*session),
             Done::Connected(Err(failure)) => {
                 self.outbox.disconnected(&failure.to_string());
-                self.connect(self.retry.next_wait());
+                let wait = self.retry.next_wait();
+                self.connect(wait);
             }
             Done::Failed(number, failure) => self.fail(number, &failure),
             Done::Sent(number, acks, unsent) => self.sent(number, acks, unsent),
@@ -228,7 +228,8 @@ impl Adapter<'_> {
         for partition in self.follows.interrupt(|_| true) {
             self.outbox.push(LogEvent::Closed { partition });
         }
-        self.connect(self.retry.next_wait());
+        let wait = self.retry.next_wait();
+        self.connect(wait);
     }
 
     fn current(&mut self, number: u32) -> Option<&mut Connected> {
@@ -288,7 +289,7 @@ impl Adapter<'_> {
         let partition = OpenPartition {
             _open: open,
             lag: Lag::default(),
-            older_sequences: OLDER_SEQUENCES,
+            older_window: FIRST_WINDOW,
         };
         if self.follows.open(&opening, partition) {
             self.outbox.push(LogEvent::Opened(opened.event));
@@ -332,29 +333,24 @@ impl Adapter<'_> {
         };
         match outcome {
             Ok(part) => {
-                open.older_sequences = part.next_sequences;
-                self.outbox.push(LogEvent::Older {
-                    partition,
-                    from: part.from,
-                    records: part.records,
-                    is_first: part.is_first,
-                    now_ms: now_ms(),
-                });
+                open.older_window = part.next_window;
+                self.outbox.push(part.event(partition, now_ms()));
             }
             Err(failure) => self.fail(number, &failure),
         }
     }
 
     /// The state of the stream is known, or is not: then nothing is accepted at the moment.
-    fn checked(&mut self, number: u32, state: Result<StreamState, Failure>) {
+    fn checked(&mut self, number: u32, state: Result<Option<StreamState>, Failure>) {
         let Some(connected) = self.connected.as_ref().filter(|_| number == self.number) else {
             return;
         };
         match state {
-            Ok(state) if state.binding != connected.session.binding => {
+            Ok(None) => return self.fail(number, &Failure::Ended("the stream was deleted".to_owned())),
+            Ok(Some(state)) if state.binding != connected.session.binding => {
                 return self.fail(number, &Failure::Ended("the stream was created again".to_owned()));
             }
-            Ok(state) => {
+            Ok(Some(state)) => {
                 self.retry.reset();
                 self.outbox.connected();
                 self.report_trimmed(state.first);

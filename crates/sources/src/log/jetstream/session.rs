@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::context::{ContextBuilder, GetStreamErrorKind};
+use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, StorageType};
 use async_nats::jetstream::{Context, ErrorCode};
 use async_nats::Event;
@@ -76,12 +76,8 @@ impl Session {
             .build(client);
         let info = match context.get_stream(&*jetstream.stream).await {
             Ok(stream) => stream.cached_info().clone(),
-            Err(error) => match error.kind() {
-                GetStreamErrorKind::JetStream(found) if found.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                    create(&context, log, jetstream).await?
-                }
-                _ => return Err(Failure::client(error)),
-            },
+            Err(error) if is_missing(&error) => create(&context, log, jetstream).await?,
+            Err(error) => return Err(Failure::client(error)),
         };
         let subject = format!("{}.0", jetstream.prefix);
         let subjects = &info.config.subjects;
@@ -99,6 +95,11 @@ impl Session {
             events: std::sync::Mutex::new(Some(heard)),
         })
     }
+}
+
+/// Returns whether there is no stream of the name.
+pub(super) fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(found) if found.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
 /// Creates the stream. Another node may do so at the same time, with the same settings.

@@ -102,13 +102,16 @@ fn appended(id: EntryId) -> Outcome {
     }
 }
 
+/// Returns whether another node of the cluster has a partition, or has it soon.
+pub(super) fn is_elsewhere(error: &RedisError) -> bool {
+    use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
+    matches!(error.kind(), redis::ErrorKind::Server(Ask | ClusterDown | Moved | TryAgain))
+}
+
 fn failed(error: RedisError) -> Outcome {
     match error.kind() {
+        _ if is_elsewhere(&error) => Outcome::Elsewhere(error),
         redis::ErrorKind::Server(kind) => match kind {
-            ServerErrorKind::Moved
-            | ServerErrorKind::Ask
-            | ServerErrorKind::TryAgain
-            | ServerErrorKind::ClusterDown => Outcome::Elsewhere(error),
             ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading => {
                 Outcome::NotMaster(error)
             }

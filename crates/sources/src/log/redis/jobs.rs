@@ -1,6 +1,6 @@
 //! Commands at a server, each with its completion. They end when the server is given up.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::append::{Outcome, Sent, add_command, add_wait, is_durable, outcome};
+use super::cluster::{self, KnownNode, Location};
 use super::partitions::{PartitionState, Partitions};
 use super::read::{self, Ends, Part};
-use super::server::{Durability, Server};
+use super::server::{Durability, READ_RESPONSE_TIME, Server};
 use super::{Connected, ServerId};
 use crate::failure::Failure;
-use crate::limits;
 use crate::log::follows::Opening;
 use crate::log::queue::Queued;
 use crate::redis::{Access, EntryId};
@@ -33,6 +33,7 @@ const NUMBER_ATTEMPTS: usize = 8;
 /// The completion of a job.
 pub(super) enum Done {
     Connected(Result<Box<Server>, Failure>),
+    Located(Location),
     Failed(ServerId, Failure),
     Appended(ServerId, Vec<(Queued, Outcome)>),
     Opened(ServerId, Result<Vec<OpenedStream>, RedisError>),
@@ -58,6 +59,8 @@ pub(super) struct OpeningStream {
 pub(super) struct OpenedStream {
     pub(super) opening: Opening,
     pub(super) ends: Result<Ends, RedisError>,
+    /// The connection for this partition alone, in a cluster.
+    pub(super) own: Option<MultiplexedConnection>,
 }
 
 /// A partition that is read.
@@ -83,9 +86,22 @@ pub(super) fn connect(redis: &RedisLog, wait: Duration) -> Job<'_> {
                     )));
                 }
             };
-            Server::open(redis, &access).await
+            Server::open(redis, &access, None).await
         };
         Done::Connected(open.await.map(Box::new))
+    })
+}
+
+/// Finds the nodes of a cluster that have these partitions, after this time.
+pub(super) fn locate(
+    redis: &RedisLog,
+    wait: Duration,
+    partitions: Vec<(Partition, String)>,
+    known: BTreeMap<String, KnownNode>,
+) -> Job<'_> {
+    Box::pin(async move {
+        sleep(wait).await;
+        Done::Located(cluster::locate(redis, partitions, known).await)
     })
 }
 
@@ -237,6 +253,7 @@ pub(super) fn open(id: ServerId, connected: &Connected, streams: Vec<OpeningStre
             let opened = opened.map(|(stream, reply)| OpenedStream {
                 opening: stream.opening,
                 ends: Ends::of(reply),
+                own: None,
             });
             opened.collect()
         });
@@ -244,13 +261,51 @@ pub(super) fn open(id: ServerId, connected: &Connected, streams: Vec<OpeningStre
     })
 }
 
+/// Queries the ends of one stream of a cluster, and opens a connection for it: one read cannot have streams of several slots.
+pub(super) fn open_own<'l>(
+    id: ServerId,
+    connected: &Connected,
+    redis: &'l RedisLog,
+    stream: OpeningStream,
+) -> Job<'l> {
+    let mut control = connected.server.control.clone();
+    let mut closed = connected.closed.clone();
+    let address = connected.address.clone();
+    Box::pin(async move {
+        let open = async {
+            let ends = read::ends_command(&stream.name).query_async::<Value>(&mut control).await;
+            let ends = Ends::of(ends);
+            let access = Access::resolve(&redis.access).await.map_err(unreachable_node)?;
+            let own = access.open_at(&address, READ_RESPONSE_TIME).await.map_err(unreachable_node)?;
+            Ok(vec![OpenedStream {
+                opening: stream.opening,
+                ends,
+                own: Some(own),
+            }])
+        };
+        let opened = tokio::select! {
+            opened = open => opened,
+            _ = closed.changed() => Err(is_closed()),
+        };
+        Done::Opened(id, opened)
+    })
+}
+
+fn unreachable_node(failure: Failure) -> RedisError {
+    (redis::ErrorKind::Io, "a node cannot be reached", failure.to_string()).into()
+}
+
 fn is_closed() -> RedisError {
     (redis::ErrorKind::Client, "closed").into()
 }
 
 /// Waits for records of streams.
-pub(super) fn read(id: ServerId, connected: &Connected, streams: Vec<ReadStream>) -> Job<'static> {
-    let mut reading = connected.server.reading.clone();
+pub(super) fn read(
+    id: ServerId,
+    connected: &Connected,
+    mut reading: MultiplexedConnection,
+    streams: Vec<ReadStream>,
+) -> Job<'static> {
     let mut closed = connected.closed.clone();
     let count = connected.reading.size.count(streams.len());
     Box::pin(async move {

@@ -3,12 +3,16 @@
 //! ```text
 //! Append ─ queue ─ XADD, pipelined, one batch at a time ─▶ server      numbers: milliseconds since 2026 and sequence, packed
 //! Follow ─ XINFO ─ Opened ─ XREAD BLOCK of all open partitions ─▶ Records
-//! failure: all is closed; located again (Sentinel) and connected again; a server with another run ID is another binding
+//! failure: all is closed; located again (Sentinel, Cluster) and connected again; a server with another run ID is another binding
 //! ```
+//!
+//! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed, and opened again at its new node once
+//! the move is complete: until then its appends wait.
 //!
 //! Entries older than the retention are deleted by the first append of a batch to their partition, up to whole nodes of the stream.
 
 mod append;
+mod cluster;
 mod jobs;
 mod keys;
 mod number;
@@ -16,7 +20,7 @@ mod partitions;
 mod read;
 mod server;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
@@ -24,16 +28,17 @@ use redis::{RedisError, Value};
 use ringmain_cluster::log::{
     Append, AppendOutcome, Binding, FollowFrom, LogEvent, LogPort, LogRequest, Opened, Partition,
 };
-use ringmain_gateway::model::{PushLog, RedisLog};
+use ringmain_gateway::model::{PushLog, RedisDeployment, RedisLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::append::Outcome;
+use self::append::{Outcome, is_elsewhere};
+use self::cluster::{KnownNode, Located, Location};
 use self::jobs::{Done, OpenedStream, ReadStream};
 use self::number::pack;
-use self::partitions::Partitions;
-use self::read::{Ends, Part, ReadSize, before};
+use self::partitions::{Partitions, Position};
+use self::read::{Ends, Part, ReadSize, StreamEntry, before};
 use self::server::Server;
 use super::Jobs;
 use super::follows::Opening;
@@ -51,6 +56,8 @@ struct ServerId(u32);
 /// A server that partitions are at.
 struct Connected {
     server: Server,
+    /// Its address in a cluster.
+    address: String,
     /// Ends the jobs at it when it is dropped.
     _open: watch::Sender<()>,
     closed: watch::Receiver<()>,
@@ -82,6 +89,8 @@ struct Adapter<'l> {
     next_server: u32,
     /// Appends to partitions without a server.
     parked: AppendQueue,
+    /// Nodes of a cluster are being searched.
+    is_locating: bool,
     retry: Retry,
 }
 
@@ -126,6 +135,7 @@ impl<'l> Adapter<'l> {
             servers: BTreeMap::new(),
             next_server: 0,
             parked: AppendQueue::default(),
+            is_locating: false,
             retry: Retry::default(),
         }
     }
@@ -181,6 +191,11 @@ impl<'l> Adapter<'l> {
                 self.jobs.push(jobs::append(*id, connected, &self.partitions, batch, oldest));
             }
             let waiting = self.partitions.take_waiting(*id);
+            if is_cluster(self.redis) {
+                let jobs = waiting.into_iter().map(|stream| jobs::open_own(*id, connected, self.redis, stream));
+                self.jobs.extend(jobs);
+                continue;
+            }
             if !waiting.is_empty() {
                 self.jobs.push(jobs::open(*id, connected, waiting));
             }
@@ -190,11 +205,19 @@ impl<'l> Adapter<'l> {
                 if !streams.is_empty() {
                     reading.is_active = true;
                     reading.is_stale = false;
-                    self.jobs.push(jobs::read(*id, connected, streams));
+                    let connection = connected.server.reading.clone();
+                    self.jobs.push(jobs::read(*id, connected, connection, streams));
                 }
             } else if reading.is_stale && !reading.is_ending {
                 reading.is_ending = true;
                 self.jobs.extend(jobs::end_read(*id, connected));
+            }
+        }
+        if is_cluster(self.redis) {
+            for (id, connection, stream) in self.partitions.take_unread() {
+                if let Some(connected) = self.servers.get(&id) {
+                    self.jobs.push(jobs::read(id, connected, connection, vec![stream]));
+                }
             }
         }
     }
@@ -204,8 +227,9 @@ impl<'l> Adapter<'l> {
             Done::Connected(Ok(server)) => self.connected(*server),
             Done::Connected(Err(failure)) => {
                 self.outbox.disconnected(&failure.to_string());
-                self.connect(self.retry.next_wait());
+                self.reconnect();
             }
+            Done::Located(location) => self.located(location),
             Done::Failed(id, failure) => self.fail(id, &failure),
             Done::Appended(id, outcomes) => self.appended(id, outcomes),
             Done::Opened(id, streams) => self.opened(id, streams),
@@ -228,31 +252,108 @@ impl<'l> Adapter<'l> {
     /// Connects after this time.
     fn connect(&mut self, wait: Duration) {
         let redis = self.redis;
-        self.jobs.push(jobs::connect(redis, wait));
+        if !is_cluster(redis) {
+            self.jobs.push(jobs::connect(redis, wait));
+        } else {
+            self.is_locating = true;
+            let known = self.servers.values().map(|connected| {
+                let node = KnownNode {
+                    control: connected.server.control.clone(),
+                    run_id: connected.server.run_id.clone(),
+                };
+                (connected.address.clone(), node)
+            });
+            let known = known.collect();
+            self.jobs.push(jobs::locate(redis, wait, self.partitions.unplaced(), known));
+        }
     }
 
+    /// A server that has all partitions is connected.
     fn connected(&mut self, server: Server) {
+        let binding = server.binding(self.redis);
+        let id = self.add_server(server, String::new());
+        let partitions = self.partitions.all().map(|partition| (partition, binding));
+        let partitions = partitions.collect();
+        self.place(id, partitions);
+        self.outbox.connected();
+    }
+
+    fn add_server(&mut self, server: Server, address: String) -> ServerId {
         let id = ServerId(self.next_server);
         self.next_server += 1;
-        // What was to be appended to another state of the broker may not belong into this one: the node decides again.
-        let binding = server.binding(self.redis);
-        let changed = self.partitions.place_all(id, binding);
-        for queued in self.parked.extract(|partition| changed.contains(&partition)) {
-            self.outbox.appended(queued.append.id, AppendOutcome::Refused);
-        }
         let (open, closed) = watch::channel(());
         let connected = Connected {
             newest_ms: server.now_ms().unsigned_abs(),
             server,
+            address,
             _open: open,
             closed,
-            queue: std::mem::take(&mut self.parked),
+            queue: AppendQueue::default(),
             is_appending: false,
             reading: Reading::default(),
         };
         self.jobs.extend(jobs::watch(id, &connected, self.redis));
         self.servers.insert(id, connected);
-        self.outbox.connected();
+        id
+    }
+
+    /// Partitions are at a server.
+    fn place(&mut self, id: ServerId, partitions: Vec<(Partition, Binding)>) {
+        let mut placed = BTreeMap::new();
+        for (partition, binding) in partitions {
+            placed.insert(partition, self.partitions.place(partition, id, binding));
+        }
+        for queued in self.parked.extract(|partition| placed.contains_key(&partition)) {
+            // What was to be appended to another state of the broker may not belong into this one: the node decides again.
+            let has_changed = placed.get(&queued.append.partition) == Some(&true);
+            match self.servers.get_mut(&id).filter(|_| !has_changed) {
+                Some(connected) => connected.queue.push(queued.append, queued.since),
+                None => self.outbox.appended(queued.append.id, AppendOutcome::Refused),
+            }
+        }
+    }
+
+    /// Nodes of a cluster were searched.
+    fn located(&mut self, location: Location) {
+        self.is_locating = false;
+        for Located {
+            address,
+            server,
+            partitions,
+        } in location.nodes
+        {
+            let found = self.servers.iter().find(|(_, connected)| connected.address == address);
+            let id = match (found.map(|(id, _)| *id), server) {
+                (Some(id), _) => id,
+                (None, Some(server)) => self.add_server(server, address),
+                // It has failed since: it is searched again.
+                (None, None) => continue,
+            };
+            self.place(id, partitions);
+        }
+        if self.partitions.unplaced().is_empty() {
+            return self.outbox.connected();
+        }
+        if let Some(failure) = location.failure {
+            self.outbox.disconnected(&failure.to_string());
+        }
+        self.reconnect();
+    }
+
+    /// A partition of a cluster is at another node, or will be: it is searched again.
+    fn displace(&mut self, partition: Partition, reason: &str) {
+        if self.partitions.displace(partition) {
+            self.outbox.push(LogEvent::Closed { partition });
+        }
+        self.outbox.disconnected(reason);
+        self.reconnect();
+    }
+
+    fn reconnect(&mut self) {
+        if !self.is_locating {
+            let wait = self.retry.next_wait();
+            self.connect(wait);
+        }
     }
 
     /// Closes all that is at a server, and connects again.
@@ -265,11 +366,12 @@ impl<'l> Adapter<'l> {
             self.outbox.push(LogEvent::Closed { partition });
         }
         self.parked.append(connected.queue);
-        self.connect(self.retry.next_wait());
+        self.reconnect();
     }
 
     fn appended(&mut self, id: ServerId, outcomes: Vec<(Queued, Outcome)>) {
         let mut again = Vec::new();
+        let mut elsewhere = BTreeMap::new();
         let mut failure = None;
         let mut newest = 0;
         for (queued, outcome) in outcomes {
@@ -279,7 +381,11 @@ impl<'l> Adapter<'l> {
                     newest = newest.max(entry.millis);
                     self.outbox.appended(request, outcome);
                 }
-                Outcome::Elsewhere(error) | Outcome::NotMaster(error) => {
+                Outcome::Elsewhere(error) => {
+                    elsewhere.insert(queued.append.partition, error.to_string());
+                    again.push(queued);
+                }
+                Outcome::NotMaster(error) => {
                     again.push(queued);
                     failure = Some(Failure::from(error));
                 }
@@ -296,80 +402,115 @@ impl<'l> Adapter<'l> {
                 }
             }
         }
-        if newest > 0 {
+        if newest > 0 && elsewhere.is_empty() && failure.is_none() {
             self.retry.reset();
-            self.outbox.connected();
+            if self.partitions.unplaced().is_empty() {
+                self.outbox.connected();
+            }
         }
+        self.return_to_queue(id, again, newest, elsewhere.keys().copied().collect());
+        for (partition, reason) in elsewhere {
+            self.displace(partition, &reason);
+        }
+        if let Some(failure) = failure {
+            self.fail(id, &failure);
+        }
+    }
+
+    /// A batch has ended: appends that were not executed are the next ones, those of partitions that are elsewhere wait for them.
+    fn return_to_queue(&mut self, id: ServerId, again: Vec<Queued>, newest: u64, elsewhere: BTreeSet<Partition>) {
         let Some(connected) = self.servers.get_mut(&id) else {
             return self.parked.put_back(again);
         };
         connected.is_appending = false;
         connected.newest_ms = connected.newest_ms.max(newest);
         connected.queue.put_back(again);
-        if let Some(failure) = failure {
-            self.fail(id, &failure);
+        if !elsewhere.is_empty() {
+            let displaced = connected.queue.extract(|partition| elsewhere.contains(&partition));
+            self.parked.put_back(displaced);
         }
     }
 
     fn opened(&mut self, id: ServerId, streams: Result<Vec<OpenedStream>, RedisError>) {
-        let Some(connected) = self.servers.get_mut(&id) else {
+        let Some(now_ms) = self.servers.get(&id).map(|connected| connected.server.now_ms()) else {
             return;
         };
         let streams = match streams {
             Ok(streams) => streams,
             Err(error) => return self.fail(id, &error.into()),
         };
-        let now_ms = connected.server.now_ms();
-        for OpenedStream { opening, ends } in streams {
+        for OpenedStream { opening, ends, own } in streams {
             let partition = opening.partition;
             let binding = self.partitions.state(partition).and_then(|state| state.binding);
-            let (ends, binding) = match (ends, binding) {
-                (Ok(ends), Some(binding)) => (ends, binding),
+            match (ends, binding) {
+                (Ok(ends), Some(binding)) => {
+                    let opened = opened_event(&opening, binding, &ends, now_ms);
+                    let position = Position {
+                        last: before(opened.from),
+                        own,
+                        is_reading: false,
+                    };
+                    if self.partitions.follows.open(&opening, position) {
+                        self.outbox.push(LogEvent::Opened(opened));
+                        self.set_stale(id);
+                    }
+                }
+                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error.to_string()),
                 (ends, _) => {
                     if self.partitions.follows.close(partition, opening.generation) {
                         let reason = ends.err().map(|error| error.to_string());
                         self.outbox.disconnected(&reason.unwrap_or_default());
                         self.outbox.push(LogEvent::Closed { partition });
                     }
-                    continue;
                 }
-            };
-            let opened = opened_event(&opening, binding, &ends, now_ms);
-            if self.partitions.follows.open(&opening, before(opened.from)) {
-                self.outbox.push(LogEvent::Opened(opened));
-                connected.reading.is_stale = true;
             }
         }
     }
 
+    fn set_stale(&mut self, id: ServerId) {
+        if let Some(connected) = self.servers.get_mut(&id) {
+            connected.reading.is_stale = true;
+        }
+    }
+
     fn read(&mut self, id: ServerId, streams: Vec<ReadStream>, reply: Result<Value, RedisError>) {
+        for stream in &streams {
+            self.partitions.read_ended(stream.partition, stream.generation);
+        }
         let Some(connected) = self.servers.get_mut(&id) else {
             return;
         };
         connected.reading.is_active = false;
+        let now_ms = connected.server.now_ms();
         let reply = reply.and_then(|reply| read::read_reply(reply).ok_or_else(read::unexpected));
-        let read = match reply {
-            Ok(read) => read,
-            Err(error) => return self.fail(id, &error.into()),
+        let read = match (reply, &*streams) {
+            (Ok(read), _) => read,
+            (Err(error), [stream]) if is_elsewhere(&error) => {
+                return self.displace(stream.partition, &error.to_string());
+            }
+            (Err(error), _) => return self.fail(id, &error.into()),
         };
         self.retry.reset();
-        let now_ms = connected.server.now_ms();
         let mut streams = streams.into_iter();
         for (name, entries) in read {
             // Streams have the order of the command; those without entries are left out.
             let Some(stream) = streams.find(|stream| stream.name.as_bytes() == &*name) else {
                 return self.fail(id, &read::unexpected().into());
             };
-            let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
-            connected.reading.size.note(entries.len(), bytes);
-            let Some(last) = entries.last().map(|entry| entry.id) else {
-                continue;
-            };
-            connected.newest_ms = connected.newest_ms.max(last.millis);
-            if self.partitions.advance(stream.partition, stream.generation, last) {
-                let records = entries.iter().filter_map(|entry| entry.record()).collect();
-                self.outbox.records(stream.partition, records, now_ms);
-            }
+            self.add_records(id, &stream, &entries, now_ms);
+        }
+    }
+
+    fn add_records(&mut self, id: ServerId, stream: &ReadStream, entries: &[StreamEntry], now_ms: i64) {
+        let (Some(connected), Some(last)) = (self.servers.get_mut(&id), entries.last()) else {
+            return;
+        };
+        let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
+        connected.reading.size.note(entries.len(), bytes);
+        connected.newest_ms = connected.newest_ms.max(last.id.millis);
+        if self.partitions.advance(stream.partition, stream.generation, last.id) {
+            let records = entries.iter().filter_map(StreamEntry::record).collect();
+            self.outbox.records(stream.partition, records, now_ms);
         }
     }
 
@@ -391,7 +532,7 @@ impl<'l> Adapter<'l> {
             Ok(part) => part,
             Err(error) => return self.fail(id, &error.into()),
         };
-        let records: Vec<_> = part.entries.iter().filter_map(|entry| entry.record()).collect();
+        let records: Vec<_> = part.entries.iter().filter_map(StreamEntry::record).collect();
         let from = if part.is_first {
             1
         } else {
@@ -417,6 +558,10 @@ impl<'l> Adapter<'l> {
             }
         }
     }
+}
+
+fn is_cluster(redis: &RedisLog) -> bool {
+    redis.access.deployment == RedisDeployment::Cluster
 }
 
 /// The state of a partition at its opening.

@@ -1,8 +1,8 @@
 //! Partitions: the keys of their streams, the servers that they are at, and the positions up to which they are read.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use redis::aio::MultiplexedConnection;
 use ringmain_cluster::log::{Binding, Partition};
 
 use super::ServerId;
@@ -21,12 +21,21 @@ pub(super) struct PartitionState {
     pub(super) binding: Option<Binding>,
 }
 
+/// The reading of an open partition.
+pub(super) struct Position {
+    /// The last entry that was read.
+    pub(super) last: EntryId,
+    /// The connection for this partition alone. `None`: it is read together with others.
+    pub(super) own: Option<MultiplexedConnection>,
+    /// A read of this partition alone is active.
+    pub(super) is_reading: bool,
+}
+
 /// All partitions.
-#[derive(Debug)]
 pub(super) struct Partitions {
     states: Vec<PartitionState>,
-    /// Those that are read, with the last entry that was read.
-    pub(super) follows: Follows<EntryId>,
+    /// Those that are read.
+    pub(super) follows: Follows<Position>,
 }
 
 impl Partitions {
@@ -60,19 +69,40 @@ impl Partitions {
         streams.collect()
     }
 
-    /// Returns the open partitions of a server, with their positions.
+    /// Returns the open partitions of a server that are read together, with their positions.
     pub(super) fn open_at(&self, server: ServerId) -> Vec<ReadStream> {
         let open = self.follows.all_open().filter_map(|partition| {
             let state = self.state(partition).filter(|state| state.server == Some(server))?;
-            let (last, generation) = self.follows.get(partition)?;
+            let (position, generation) = self.follows.get(partition).filter(|(position, _)| position.own.is_none())?;
             Some(ReadStream {
                 partition,
                 generation,
                 name: Arc::clone(&state.stream),
-                last: *last,
+                last: position.last,
             })
         });
         open.collect()
+    }
+
+    /// Takes the open partitions that have connections of their own and are not being read.
+    pub(super) fn take_unread(&mut self) -> Vec<(ServerId, MultiplexedConnection, ReadStream)> {
+        let open: Vec<Partition> = self.follows.all_open().collect();
+        let unread = open.into_iter().filter_map(|partition| {
+            let generation = self.follows.get(partition)?.1;
+            let position = self.follows.get_mut(partition, generation)?;
+            let connection = position.own.clone().filter(|_| !position.is_reading)?;
+            position.is_reading = true;
+            let last = position.last;
+            let state = self.state(partition)?;
+            let stream = ReadStream {
+                partition,
+                generation,
+                name: Arc::clone(&state.stream),
+                last,
+            };
+            Some((state.server?, connection, stream))
+        });
+        unread.collect()
     }
 
     /// Notes the last entry that was read. Returns whether the partition is open since this generation.
@@ -80,22 +110,43 @@ impl Partitions {
         let position = self.follows.get_mut(partition, generation);
         let is_open = position.is_some();
         if let Some(position) = position {
-            *position = last;
+            position.last = last;
         }
         is_open
     }
 
-    /// All partitions are at a server. Returns those that had another binding before.
-    pub(super) fn place_all(&mut self, server: ServerId, binding: Binding) -> BTreeSet<Partition> {
-        let mut changed = BTreeSet::new();
-        for (index, state) in (0..).zip(&mut self.states) {
-            if state.binding.is_some_and(|before| before != binding) {
-                changed.insert(Partition(index));
-            }
-            state.server = Some(server);
-            state.binding = Some(binding);
+    /// A read of a partition alone has ended.
+    pub(super) fn read_ended(&mut self, partition: Partition, generation: u32) {
+        if let Some(position) = self.follows.get_mut(partition, generation) {
+            position.is_reading = false;
         }
-        changed
+    }
+
+    /// Returns all partitions.
+    pub(super) fn all(&self) -> impl Iterator<Item = Partition> {
+        (0..self.states.len()).map(|index| Partition(index as u16))
+    }
+
+    /// Returns the partitions that are at no server, with the keys of their streams.
+    pub(super) fn unplaced(&self) -> Vec<(Partition, String)> {
+        let states = self.all().zip(&self.states);
+        let unplaced = states.filter(|(_, state)| state.server.is_none());
+        unplaced.map(|(partition, state)| (partition, state.stream.to_string())).collect()
+    }
+
+    /// A partition is at a server. Returns whether it had another binding before.
+    pub(super) fn place(&mut self, partition: Partition, server: ServerId, binding: Binding) -> bool {
+        let state = &mut self.states[usize::from(partition.0)];
+        let has_changed = state.binding.is_some_and(|before| before != binding);
+        state.server = Some(server);
+        state.binding = Some(binding);
+        has_changed
+    }
+
+    /// A partition is at its server no more. Returns whether it was open, and is closed now.
+    pub(super) fn displace(&mut self, partition: Partition) -> bool {
+        self.states[usize::from(partition.0)].server = None;
+        !self.follows.interrupt(|each| each == partition).is_empty()
     }
 
     /// A server is gone. Returns the partitions that were open, and are closed now.

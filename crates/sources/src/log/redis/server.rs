@@ -16,6 +16,8 @@ use crate::redis::Access;
 
 /// The time for which a read waits for records.
 pub(super) const BLOCK: Duration = Duration::from_secs(1);
+/// The time within which the response to a read arrives.
+pub(super) const READ_RESPONSE_TIME: Duration = Duration::from_millis(2900);
 /// The time within which the server is located and its connections are opened.
 const OPEN_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -46,20 +48,32 @@ pub(super) enum Durability {
 }
 
 impl Server {
-    /// Connects to the server that the configuration names.
+    /// Connects to the server that the configuration names, or to a node of a cluster.
     ///
     /// # Errors
     /// It cannot be reached, or does not keep the promise of the configuration.
-    pub(super) async fn open(redis: &RedisLog, access: &Access<'_>) -> Result<Server, Failure> {
-        match timeout(OPEN_TIMEOUT, Server::connect(redis, access)).await {
+    pub(super) async fn open(
+        redis: &RedisLog,
+        access: &Access<'_>,
+        address: Option<&str>,
+    ) -> Result<Server, Failure> {
+        match timeout(OPEN_TIMEOUT, Server::connect(redis, access, address)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(Failure::Ended(format!("no connection within {OPEN_TIMEOUT:?}"))),
         }
     }
 
-    async fn connect(redis: &RedisLog, access: &Access<'_>) -> Result<Server, Failure> {
-        let mut control = access.open_node(limits::LOG_RESPONSE_TIME).await?;
-        let mut reading = access.open_node(BLOCK + limits::LOG_RESPONSE_TIME).await?;
+    async fn connect(
+        redis: &RedisLog,
+        access: &Access<'_>,
+        address: Option<&str>,
+    ) -> Result<Server, Failure> {
+        let open = async |response| match address {
+            Some(address) => access.open_at(address, response).await,
+            None => access.open_node(response).await,
+        };
+        let mut control = open(limits::LOG_RESPONSE_TIME).await?;
+        let mut reading = open(READ_RESPONSE_TIME).await?;
         let (info, time): (InfoDict, (i64, i64)) = pipe()
             .cmd("INFO")
             .arg("server")
@@ -86,15 +100,20 @@ impl Server {
 
     /// The state of the broker that this server's acknowledgements are about.
     pub(super) fn binding(&self, redis: &RedisLog) -> Binding {
-        match redis.loss {
-            RedisLoss::Possible => binding(&[b"redis", self.run_id.as_bytes()]),
-            RedisLoss::None { .. } => binding(&[b"redis", redis.prefix.as_bytes()]),
-        }
+        lossless_binding(redis).unwrap_or_else(|| binding(&[b"redis", self.run_id.as_bytes()]))
     }
 
     /// The time of the server, in milliseconds since the Unix epoch.
     pub(super) fn now_ms(&self) -> i64 {
         now_ms() + self.ahead_ms
+    }
+}
+
+/// The binding of servers that lose nothing: that of all of them. `None`: they may lose something.
+pub(super) fn lossless_binding(redis: &RedisLog) -> Option<Binding> {
+    match redis.loss {
+        RedisLoss::Possible => None,
+        RedisLoss::None { .. } => Some(binding(&[b"redis", redis.prefix.as_bytes()])),
     }
 }
 
@@ -104,9 +123,9 @@ fn now_ms() -> i64 {
 
 /// Finds out how the server can be made to lose nothing.
 async fn durability(control: &mut MultiplexedConnection, replicas: u16) -> Result<Durability, Failure> {
-    let probe = wait_command(Durability::Files(0)).query_async::<redis::Value>(control);
     // Redis 7.2 and later; an error unless the server has a file.
-    if probe.await.is_ok() {
+    let probe = wait_command(Durability::Files(0));
+    if probe.query_async::<redis::Value>(control).await.is_ok() {
         return Ok(Durability::Files(replicas));
     }
     let mut setting = async |name: &str| -> Result<String, Failure> {

@@ -1,5 +1,7 @@
 //! Adapters of the log behind a cluster's channels, with real brokers.
 
+#[cfg(feature = "jetstream")]
+mod jetstream;
 #[cfg(feature = "redis")]
 mod redis;
 

@@ -1,5 +1,7 @@
 //! Streams of Redis as a log.
 
+mod cluster;
+
 use std::time::Duration;
 
 use ringmain_cluster::log::{AppendOutcome, FollowFrom, LogRequest, NUMBER_MAX, Partition};
