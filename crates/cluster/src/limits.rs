@@ -152,6 +152,24 @@ pub const LOG_EVENT_BATCHES: usize = 64;
 /// The bytes of older records that are read at once.
 pub const LOG_TAIL_BYTES: usize = 1 << 20;
 
+/// The interval at which the owner of a partition appends a beat.
+pub const LOG_BEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time without an own beat from the log after which an owner is not ready.
+pub const LOG_SILENT_AFTER: Duration = Duration::from_secs(5);
+
+/// The time for which a partition is read that the node does not need any more.
+pub const LOG_LINGER: Duration = Duration::from_secs(10);
+
+/// The interval at which a closed partition is requested again.
+pub const LOG_FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The time after which a life is appended again that was not read.
+pub const LOG_LIFE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time for which a position of a mirror may be ahead of the log. If own beats are read meanwhile, records are gone: a new life begins.
+pub const LOG_AHEAD_AFTER: Duration = Duration::from_secs(3);
+
 const _: () = {
     assert!(
         CATCH_UP_BYTES < FRAME_BYTES / 2 + 1,

@@ -85,7 +85,7 @@ impl FrameDecoder {
     }
 }
 
-const LAST_KIND: u8 = 28;
+const LAST_KIND: u8 = 29;
 
 fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
     Some(match kind {
@@ -234,6 +234,11 @@ fn read_handover_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             channel: fields.channel()?,
             settings: fields.settings()?,
             query: fields.query()?,
+        },
+        29 => Frame::Progress {
+            partition: fields.u16()?,
+            epoch: Epoch::new(fields.u64()?),
+            number: fields.u64()?,
         },
         _ => return None,
     })

@@ -64,15 +64,13 @@ pub struct Beat {
     pub seen: u64,
 }
 
-/// The start of a life. It has an effect only where `replaces` is the current life.
+/// The start of a life: of the records above this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LifeEntry {
     /// The new life.
     pub life: Life,
     /// The broker's state that it is bound to.
     pub binding: Binding,
-    /// The life before; `None` for the first one.
-    pub replaces: Option<Life>,
 }
 
 /// The reason why a record is not an entry.
@@ -117,8 +115,6 @@ impl Entry {
             Entry::Life { life, .. } => {
                 out.extend(life.life.0.to_le_bytes());
                 out.extend(life.binding.0.to_le_bytes());
-                out.push(u8::from(life.replaces.is_some()));
-                out.extend(life.replaces.map_or(0, |life| life.0).to_le_bytes());
             }
         }
         out
@@ -163,20 +159,13 @@ fn read(fields: &mut Fields<'_>) -> Option<Entry> {
                 seen: fields.u64()?,
             },
         },
-        LIFE => {
-            let (life, binding) = (Life(fields.u64()?), Binding(fields.u64()?));
-            let (is_replacing, replaced) = (fields.flag()?, fields.u64()?);
-            (is_replacing || replaced == 0).then_some(())?;
-            let replaces = is_replacing.then_some(Life(replaced));
-            Entry::Life {
-                id,
-                life: LifeEntry {
-                    life,
-                    binding,
-                    replaces,
-                },
-            }
-        }
+        LIFE => Entry::Life {
+            id,
+            life: LifeEntry {
+                life: Life(fields.u64()?),
+                binding: Binding(fields.u64()?),
+            },
+        },
         _ => return None,
     })
 }

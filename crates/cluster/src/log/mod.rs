@@ -11,8 +11,7 @@
 //!
 //! # Lives
 //!
-//! The life is decided by entries of the log itself ([`LifeEntry`]), so that all readers agree: an entry starts a new life if it replaces
-//! the one that was current before it. Nodes append one where
+//! Each life begins with an entry of the log itself ([`LifeEntry`]), so that all readers agree. Nodes append one where
 //! - the partition is new,
 //! - [`Opened::binding`] is not the one of the current life: the broker is another server than the one that acknowledged before,
 //! - a record that was read is gone or is another one: the broker has returned with an older state.
@@ -39,6 +38,7 @@
 mod entry;
 #[cfg(feature = "ports")]
 mod port;
+pub(crate) mod reader;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -259,7 +259,7 @@ pub struct Opened {
     pub binding: Binding,
     /// The number of the oldest record, or of the first one that may follow if the partition is empty.
     pub first: u64,
-    /// The number of the newest record; 0 if there has been none. Records up to this one were acknowledged before, and follow.
+    /// The number of the newest record that the partition has; the one below `first` if it has none. Records up to this one follow.
     pub end: u64,
     /// The number from which on all records follow: the requested one, or the one above all older records.
     pub from: u64,

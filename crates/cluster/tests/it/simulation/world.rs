@@ -5,18 +5,20 @@ mod events;
 mod network;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_cluster::frame::{Answer, ChannelSettings, FrameDecoder, Publish};
 use ringmain_cluster::member::{Member, Role, Uid};
-use ringmain_cluster::node::{Event, LinkId, Mutation, Node, NodeRequest};
+use ringmain_cluster::node::{Event, LinkId, LogOptions, Mutation, Node, NodeRequest};
 use ringmain_hub::history::{HistoryOptions, StreamPosition};
 use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::clients::{Client, Oracle, Shard};
+use super::log::{LogFaults, MemoryLog};
 
 pub(super) const HISTORY: HistoryOptions = HistoryOptions {
     publications: 8,
@@ -127,6 +129,12 @@ pub(super) struct World {
     answers: BTreeMap<u64, Answer>,
     requests: u64,
     names: u64,
+    pub(super) log: Option<MemoryLog>,
+    log_options: LogOptions,
+    /// The time of the last end or pause of a node.
+    pub(super) disturbed_at: Duration,
+    /// Until then no node ends or pauses, so that one notices that the log has lost records.
+    pub(super) calm_until: Duration,
 }
 
 /// Returns the number of a publication.
@@ -152,7 +160,25 @@ fn settings(channel: &str) -> ChannelSettings {
 
 impl World {
     pub(super) fn new(seed: u64, mutation: Option<Mutation>, versions: &'static [u16]) -> World {
-        let mut world = World::empty(seed, mutation, versions);
+        World::populated(World::empty(seed, mutation, versions))
+    }
+
+    /// Creates a world whose channels are in a log.
+    pub(super) fn with_log(seed: u64, mutation: Option<Mutation>, faults: LogFaults) -> World {
+        let mut world = World::empty(seed, mutation, &[3]);
+        let partitions = world.draw(1, 6) as u16;
+        let log = MemoryLog::new(seed, partitions, faults);
+        world.log_options = LogOptions {
+            partitions,
+            takeover_time: Duration::from_millis(world.draw(0, 3000)),
+            takeover_bytes: world.draw(0, 1 << 14) as usize,
+        };
+        world.oracle.log = Some(Rc::clone(&log.fold));
+        world.log = Some(log);
+        World::populated(world)
+    }
+
+    fn populated(mut world: World) -> World {
         let count = world.draw(2, 7);
         world.add_hosts(count);
         for number in 0..CLIENTS {
@@ -184,6 +210,14 @@ impl World {
             answers: BTreeMap::new(),
             requests: 0,
             names: 0,
+            log: None,
+            log_options: LogOptions {
+                partitions: 1,
+                takeover_time: Duration::ZERO,
+                takeover_bytes: 0,
+            },
+            disturbed_at: Duration::ZERO,
+            calm_until: Duration::ZERO,
         }
     }
 
@@ -202,6 +236,11 @@ impl World {
         }
     }
 
+    /// Lets clients begin anew.
+    pub(super) fn forget_positions(&mut self) {
+        self.clients.iter_mut().for_each(|client| client.position = None);
+    }
+
     pub(super) fn add_client(&mut self, channel: Arc<str>) {
         self.clients.push(Client::new(channel));
     }
@@ -209,6 +248,10 @@ impl World {
     /// Forgets the publications that were checked, so that a long run needs no memory.
     pub(super) fn forget_history(&mut self) {
         self.oracle = Oracle::default();
+        self.oracle.log = self.log.as_ref().map(|log| Rc::clone(&log.fold));
+        if let Some(log) = &self.log {
+            log.fold.borrow_mut().clear();
+        }
         self.requested.clear();
         self.answers.clear();
         self.keys.clear();
@@ -243,6 +286,9 @@ impl World {
         node.limit_version(self.versions[self.random.usize(..self.versions.len())]);
         if let Some(mutation) = self.mutation {
             node.plant(mutation);
+        }
+        if self.log.is_some() {
+            node.set_log(self.log_options);
         }
         node
     }
@@ -429,7 +475,15 @@ impl World {
         let Some(node) = &mut self.hosts[host].node else {
             return Ok(());
         };
+        if let Some(log) = &mut self.log {
+            for event in log.poll(host, now) {
+                node.receive_log(event, now);
+            }
+        }
         node.tick(now);
+        if let Some(log) = &mut self.log {
+            log.submit(host, node.take_log_requests(), now);
+        }
         for _ in 0..self.hosts[host].events_per_step {
             let node = self.hosts[host].node.as_mut();
             let Some(event) = node.and_then(Node::poll_event) else {
