@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use krafka::admin::{CreateTopicsOptions, NewTopic};
+use krafka::admin::{CreateTopicsOptions, DescribeTopicsOptions, NewTopic};
 use krafka::consumer::{AutoOffsetReset, Consumer};
 use krafka::error::ErrorCode;
 use krafka::producer::Producer;
@@ -64,9 +64,9 @@ impl Session {
         }
         let client = builder.connect().await?;
         let consumer = consumer(&client).await?;
-        let topic = match find_topic(&consumer, &kafka.topic).await? {
+        let topic = match find_topic(&client, &kafka.topic).await? {
             Some(topic) => topic,
-            None => create(&client, &consumer, log, kafka).await?,
+            None => create(&client, log, kafka).await?,
         };
         if topic.partitions != usize::from(log.partitions) {
             return Err(Failure::Settings(format!(
@@ -96,7 +96,7 @@ impl Session {
 
     /// Returns the binding of the topic that has the name now. `None`: it was deleted.
     pub(super) async fn current_binding(&self) -> Result<Option<Binding>, Failure> {
-        let found = find_topic(&self.consumer, &self.topic).await?;
+        let found = find_topic(&self.client, &self.topic).await?;
         Ok(found.map(|topic| topic.binding))
     }
 }
@@ -120,30 +120,26 @@ struct Topic {
     partitions: usize,
 }
 
-async fn find_topic(consumer: &Consumer, name: &str) -> Result<Option<Topic>, Failure> {
-    let found = match consumer.fetch_metadata(Some(name)).await {
-        Ok(found) => found,
-        Err(KrafkaError::UnknownTopic { .. }) => return Ok(None),
-        Err(KrafkaError::Broker {
+/// Asks a broker for the topic: the client's own metadata may be older.
+async fn find_topic(client: &Client, name: &str) -> Result<Option<Topic>, Failure> {
+    let options = DescribeTopicsOptions::default().timeout(REQUEST_TIMEOUT);
+    let described = client.admin().describe_topics([name], options).await?;
+    match described.into_values().next() {
+        Some(Ok(topic)) => Ok(Some(Topic {
+            binding: binding(&[b"kafka", name.as_bytes(), &topic.topic_id]),
+            partitions: topic.partitions.len(),
+        })),
+        Some(Err(KrafkaError::Broker {
             code: ErrorCode::UnknownTopicOrPartition,
             ..
-        }) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let topic = found.topics.into_iter().find(|topic| topic.name == name);
-    Ok(topic.map(|topic| Topic {
-        binding: binding(&[b"kafka", name.as_bytes(), &topic.topic_id]),
-        partitions: topic.partition_count(),
-    }))
+        }))
+        | None => Ok(None),
+        Some(Err(error)) => Err(error.into()),
+    }
 }
 
 /// Creates the topic. Another node may do so at the same time, with the same settings.
-async fn create(
-    client: &Client,
-    consumer: &Consumer,
-    log: &PushLog,
-    kafka: &KafkaLog,
-) -> Result<Topic, Failure> {
+async fn create(client: &Client, log: &PushLog, kafka: &KafkaLog) -> Result<Topic, Failure> {
     let replicas = i16::try_from(kafka.replicas).unwrap_or(i16::MAX);
     let topic = NewTopic::new(&*kafka.topic, i32::from(log.partitions), replicas)?
         .with_config("retention.ms", log.retention.as_millis().to_string())
@@ -170,7 +166,7 @@ async fn create(
     }
     // Brokers learn of it one after the other.
     for _ in 0..TOPIC_ATTEMPTS {
-        match find_topic(consumer, &kafka.topic).await? {
+        match find_topic(client, &kafka.topic).await? {
             Some(topic) if topic.partitions > 0 => return Ok(topic),
             _ => tokio::time::sleep(TOPIC_INTERVAL).await,
         }
