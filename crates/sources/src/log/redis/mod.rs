@@ -37,7 +37,7 @@ use self::append::{Outcome, is_elsewhere};
 use self::cluster::{KnownNode, Located, Location};
 use self::jobs::{Done, OpenedStream, ReadStream};
 use self::number::pack;
-use self::partitions::{Partitions, Position};
+use self::partitions::{Advance, Partitions, Position};
 use self::read::{Ends, Part, ReadSize, StreamEntry, before};
 use self::server::Server;
 use super::Jobs;
@@ -449,6 +449,7 @@ impl<'l> Adapter<'l> {
                         last: before(opened.from),
                         own,
                         is_reading: false,
+                        is_verified: true,
                     };
                     if self.partitions.follows.open(&opening, position) {
                         self.outbox.push(LogEvent::Opened(opened));
@@ -502,15 +503,20 @@ impl<'l> Adapter<'l> {
     }
 
     fn add_records(&mut self, id: ServerId, stream: &ReadStream, entries: &[StreamEntry], now_ms: i64) {
-        let (Some(connected), Some(last)) = (self.servers.get_mut(&id), entries.last()) else {
+        let (Some(connected), [first, ..], [.., last]) = (self.servers.get_mut(&id), entries, entries) else {
             return;
         };
         let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
         connected.reading.size.note(entries.len(), bytes);
         connected.newest_ms = connected.newest_ms.max(last.id.millis);
-        if self.partitions.advance(stream.partition, stream.generation, last.id) {
-            let records = entries.iter().filter_map(StreamEntry::record).collect();
-            self.outbox.records(stream.partition, records, now_ms);
+        let partition = stream.partition;
+        match self.partitions.advance(stream, [first.id, last.id], self.log.retention) {
+            Advance::Read => {
+                let records = entries.iter().filter_map(StreamEntry::record).collect();
+                self.outbox.records(partition, records, now_ms);
+            }
+            Advance::Doubtful => self.outbox.push(LogEvent::Closed { partition }),
+            Advance::Stale => {}
         }
     }
 

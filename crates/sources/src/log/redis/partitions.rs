@@ -1,6 +1,7 @@
 //! Partitions: the keys of their streams, the servers that they are at, and the positions up to which they are read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use ringmain_cluster::log::{Binding, Partition};
@@ -29,6 +30,18 @@ pub(super) struct Position {
     pub(super) own: Option<MultiplexedConnection>,
     /// A read of this partition alone is active.
     pub(super) is_reading: bool,
+    /// The stream was found to have everything behind `last`.
+    pub(super) is_verified: bool,
+}
+
+/// The meaning of entries that were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advance {
+    /// The partition is not open since this read began.
+    Stale,
+    /// Entries before may have been deleted: the partition is closed, and is verified when it is opened again.
+    Doubtful,
+    Read,
 }
 
 /// All partitions.
@@ -105,14 +118,20 @@ impl Partitions {
         unread.collect()
     }
 
-    /// Notes the last entry that was read. Returns whether the partition is open since this generation.
-    pub(super) fn advance(&mut self, partition: Partition, generation: u32, last: EntryId) -> bool {
-        let position = self.follows.get_mut(partition, generation);
-        let is_open = position.is_some();
-        if let Some(position) = position {
-            position.last = last;
+    /// Notes the entries that were read.
+    pub(super) fn advance(&mut self, stream: &ReadStream, [first, last]: [EntryId; 2], retention: Duration) -> Advance {
+        let Some(position) = self.follows.get_mut(stream.partition, stream.generation) else {
+            return Advance::Stale;
+        };
+        // There is a beat each second: a reader that is so far behind may have missed what the retention has deleted.
+        let silence = Duration::from_millis(first.millis.saturating_sub(position.last.millis));
+        if !position.is_verified && silence > retention / 2 {
+            self.follows.close(stream.partition, stream.generation);
+            return Advance::Doubtful;
         }
-        is_open
+        position.last = last;
+        position.is_verified = false;
+        Advance::Read
     }
 
     /// A read of a partition alone has ended.
@@ -157,5 +176,77 @@ impl Partitions {
             state.server = None;
         }
         self.follows.interrupt(|partition| gone[usize::from(partition.0)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use ringmain_cluster::log::{Binding, FollowFrom, Partition};
+
+    use super::{Advance, Partitions, Position};
+    use crate::log::redis::ServerId;
+    use crate::log::redis::jobs::ReadStream;
+    use crate::log::redis::number::unpack;
+    use crate::redis::EntryId;
+
+    const ONE: Partition = Partition(1);
+    const RETENTION: Duration = Duration::from_secs(100);
+
+    fn open(partitions: &mut Partitions, last: EntryId) -> ReadStream {
+        partitions.place(ONE, ServerId(0), Binding(7));
+        partitions.follows.follow(ONE, FollowFrom::Number(1));
+        let opening = partitions.take_waiting(ServerId(0)).remove(0).opening;
+        let position = Position {
+            last,
+            own: None,
+            is_reading: false,
+            is_verified: true,
+        };
+        assert!(partitions.follows.open(&opening, position));
+        ReadStream {
+            partition: ONE,
+            generation: opening.generation,
+            name: Arc::from("{p:1}"),
+            last,
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_far_behind_is_verified_again() {
+        let at = |seconds| EntryId {
+            millis: unpack(0).millis + 1000 * seconds,
+            sequence: 0,
+        };
+        let mut partitions = Partitions::new("p", 3);
+        let stream = open(&mut partitions, at(0));
+        for (entries, expected) in [
+            // It was verified when it was opened.
+            ([at(1000), at(1001)], Advance::Read),
+            ([at(1051), at(1052)], Advance::Read),
+            ([at(1103), at(1104)], Advance::Doubtful),
+            ([at(1105), at(1105)], Advance::Stale),
+        ] {
+            assert_eq!(partitions.advance(&stream, entries, RETENTION), expected, "{entries:?}");
+        }
+        let again = open(&mut partitions, at(1052));
+        assert_eq!(partitions.advance(&again, [at(1103), at(1104)], RETENTION), Advance::Read);
+    }
+
+    #[test]
+    fn partitions_of_a_server_that_is_gone_have_none() {
+        let mut partitions = Partitions::new("p", 3);
+        assert_eq!(partitions.unplaced().len(), 3);
+        open(&mut partitions, unpack(1));
+        assert!(!partitions.place(ONE, ServerId(0), Binding(7)));
+        assert_eq!(partitions.unplaced().len(), 2);
+        assert_eq!(partitions.open_at(ServerId(0)).len(), 1);
+        assert_eq!(partitions.remove_server(ServerId(1)), []);
+        assert_eq!(partitions.remove_server(ServerId(0)), [ONE]);
+        assert_eq!((partitions.unplaced().len(), partitions.open_at(ServerId(0)).len()), (3, 0));
+        assert!(partitions.place(ONE, ServerId(2), Binding(8)), "it has another binding");
+        assert!(!partitions.displace(ONE), "it was closed before");
     }
 }
