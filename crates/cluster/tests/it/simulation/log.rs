@@ -382,7 +382,17 @@ impl MemoryLog {
     }
 
     fn read_tail(&mut self, host: usize, partition: Partition, before: u64, now: Duration) {
-        let count = self.random.usize(1..12);
+        // Small parts find more; a world without faults has bounds for its times.
+        let LogFaults {
+            rolls_back,
+            is_ambiguous,
+            lags,
+            vanishes,
+        } = self.faults;
+        let count = match rolls_back || is_ambiguous || lags || vanishes {
+            true => self.random.usize(1..12),
+            false => 1000,
+        };
         let stream = &self.streams[usize::from(partition.0)];
         let older = stream.records.iter().filter(|stored| stored.number < before);
         let older: Vec<&Stored> = older.collect();
@@ -488,9 +498,7 @@ impl MemoryLog {
             let count = self.random.usize(0..=stream.records.len().min(12));
             let kept = stream.records.len() - count;
             stream.records.truncate(kept);
-            if self.numbers != Numbers::Time {
-                stream.end = stream.records.back().map_or(stream.first - 1, |stored| stored.number);
-            }
+            stream.end = stream.records.back().map_or(stream.first - 1, |stored| stored.number);
             stream.refold(count > 0);
         }
         if self.numbers == Numbers::Shared {
@@ -514,6 +522,7 @@ impl Stream {
             Entry::Life { life, .. } => {
                 self.fold.life = Some((life.life, life.binding));
                 self.fold.awaits_life = false;
+                self.fold.keys.clear();
             }
             Entry::Beat { .. } => {}
             Entry::Publication { publish, .. } => {

@@ -17,7 +17,7 @@ use ringmain_hub::history::{HistoryOptions, StreamPosition};
 use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
-use super::clients::{Client, Oracle, Shard};
+use super::clients::{AHEAD, Client, Oracle, Shard};
 use super::log::{LogFaults, MemoryLog};
 
 pub(super) const HISTORY: HistoryOptions = HistoryOptions {
@@ -35,6 +35,8 @@ const SETTINGS: ChannelSettings = ChannelSettings {
 pub(super) const CHANNELS: usize = 3;
 /// The time for which idempotency keys are remembered.
 const KEY_WINDOW: Duration = Duration::from_secs(3600);
+/// More bytes than a log has.
+const ALL: usize = 1 << 40;
 const CLIENTS: usize = 8;
 const STEP: Duration = Duration::from_millis(20);
 /// The step of runs of at least [`LONG`], in which nothing but time happens.
@@ -171,7 +173,10 @@ impl World {
         world.log_options = LogOptions {
             partitions,
             takeover_time: Duration::from_millis(world.draw(0, 3000)),
-            takeover_bytes: world.draw(0, 1 << 14) as usize,
+            takeover_bytes: match world.draw(0, 2) {
+                0 => world.draw(0, 1 << 14) as usize,
+                _ => ALL,
+            },
         };
         world.oracle.log = Some(Rc::clone(&log.fold));
         world.log = Some(log);
@@ -313,6 +318,7 @@ impl World {
         client.name = Arc::clone(&name);
         client.node = Some(host);
         client.is_waiting = true;
+        client.ahead_since = None;
         let info = Arc::new(ClientInfo {
             user: format!("u{index}"),
             client: name.to_string(),
@@ -345,6 +351,7 @@ impl World {
         let client = &mut self.clients[index];
         let (channel, name) = (Arc::clone(&client.channel), Arc::clone(&client.name));
         client.is_waiting = false;
+        client.ahead_since = None;
         let Some(host) = client.node.take() else { return };
         let now = self.now;
         let has_others = self
@@ -382,7 +389,9 @@ impl World {
         let mut data = format!("{request}:").into_bytes();
         data.resize(data.len() + size, b'x');
         let is_plain = number >= CHANNELS;
-        let key = key.filter(|_| !is_plain);
+        // An owner that reads a part of the log only does not know older keys.
+        let knows_keys = self.log.is_none() || self.log_options.takeover_bytes == ALL;
+        let key = key.filter(|_| !is_plain && knows_keys);
         if self.is_planned {
             self.published_at.insert(request, (now, is_plain));
         }
@@ -492,6 +501,7 @@ impl World {
             self.handle_event(host, event)?;
             self.note_arrivals();
         }
+        self.release_ahead(host)?;
         let Some(node) = &mut self.hosts[host].node else {
             return Ok(());
         };
@@ -509,6 +519,20 @@ impl World {
                 let pipe = &mut link.pipes[end];
                 let at = pipe.bytes.back().map_or(now, |(at, _)| *at).max(now + delay);
                 pipe.bytes.push_back((at, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the wait of clients for publications that their node does not have.
+    fn release_ahead(&mut self, host: usize) -> Result<(), String> {
+        let now = self.now;
+        for client in self.clients.iter_mut().filter(|client| client.node == Some(host)) {
+            let is_late = client.ahead_since.is_some_and(|since| now >= since + AHEAD);
+            if let Some(shard) = self.hosts[host].shards.get_mut(&client.channel)
+                && is_late
+            {
+                client.subscribe(shard, &mut self.oracle, now)?;
             }
         }
         Ok(())
