@@ -4,6 +4,7 @@
     bench/build.sh goredis && cargo build --profile dist && bench/cluster.py
     bench/cluster.py --rounds 1 --seconds 3 --cell crossing --binary target/release/ringmain
     bench/cluster.py --rounds 1 --cell hop --perf DIRECTORY
+    bench/cluster.py --log redis
 
 Turns are interleaved in one run; ratios are taken within a round, and their medians have the range over the rounds. Nodes have one worker (Go:
 GOMAXPROCS=1); clients are those of `ringmain bench push --listen-only`, which check every delivery. 200 bytes a publication, 500 channels.
@@ -14,6 +15,11 @@ Publications are sent to the first node each 2 ms, several in a request: to /api
     hop         Ringmain alone, 1 and 20 clients a channel: a delivery by a process without a cluster (`single`), by the first of two nodes
                 (`near`), and by the second (`far`)
     presence    the time after `kill -9` of a node until its clients are not present at the other
+
+`--log redis` measures other cells, with a log in Redis behind the channels, which have 1,000 retained publications as those of the peer:
+
+    log x1      one client a channel at one other node: user and system time of all nodes and of Redis
+    log x3      the same with a client a channel at each of three other nodes
 
 Standard library only. Exit code: 0 all bars met, 1 not, 2 could not be run.
 """
@@ -41,11 +47,15 @@ import rig  # noqa: E402
 import websocket  # noqa: E402
 
 CHANNELS, SIZE, RUN = 500, 200, 7
+PREFIX = "s"
 TICK_SECONDS = 0.002
 HISTORY = "retention: {publications: 1000, size: 1MiB, time: 10m}, history: true, recovery: true"
 PRESENCE_LIMIT_SECONDS = 150
+# With the number of nodes that a publication crosses to.
+LOG_CELLS = {"log x1": 1, "log x3": 3}
 # (cell, ratio): at most.
-BARS = {("crossing", "of the peer"): 0.4, ("hop x1", "far of near"): 1.15, ("hop x20", "far of near"): 1.15}
+BARS = {("crossing", "of the peer"): 0.4, ("hop x1", "far of near"): 1.15, ("hop x20", "far of near"): 1.15, ("log x1", "of the peer"): 0.5,
+        ("log x3", "of the peer"): 0.4, ("log x1 redis", "of the peer"): 0.3, ("log x3 redis", "of the peer"): 0.3}
 
 
 class Node(nodes.Node):
@@ -75,19 +85,34 @@ def threads(pid):
     return found
 
 
+def start_redis(case, port):
+    """Starts a Redis that retains nothing on the disk; returns its process."""
+    redis = case.start("--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", case.dir,
+                       command=rig.need("redis-server"))
+    redis.wait_port(port)
+    return redis
+
+
 class Ours:
-    """One or two nodes of Ringmain."""
+    """Nodes of Ringmain, with `log` behind a Redis."""
 
     name = "ringmain"
 
-    def __init__(self, case, count=2, history=False, presence=False):
+    def __init__(self, case, count=2, history=False, presence=False, log=False):
+        more, redis = "", None
+        if log:
+            port = rig.free_port()
+            redis = start_redis(case, port)
+            more = f", log: {{redis: {{servers: '127.0.0.1:{port}'}}}}"
         options = ", ".join(filter(None, [HISTORY if history else "", "presence: true" if presence else ""]))
         if count == 1:
             self.nodes = [Alone(case, "single", channels=options or "history: false").start()]
         else:
-            cluster = nodes.Cluster(case, ("a", "b"), make=Node, channels=options or "history: false").start()
+            cluster = nodes.Cluster(case, "abcd"[:count], make=Node, more=more, channels=options or "history: false").start()
             self.nodes = list(cluster.nodes.values())
         self.pids = {node.name: node.process.pid for node in self.nodes}
+        if redis:
+            self.pids["redis"] = redis.pid
         self.ports = [node.port for node in self.nodes]
 
     def request(self, publications):
@@ -104,17 +129,14 @@ class Ours:
 
 
 class Peer:
-    """Two nodes of centrifuge, and their Redis."""
+    """Nodes of centrifuge, and their Redis."""
 
     name = "centrifuge"
 
-    def __init__(self, case, program, history=False, presence=False):
-        redis, self.ports = rig.free_port(), [rig.free_port(), rig.free_port()]
-        broker = case.start("--port", redis, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", case.dir,
-                            command=rig.need("redis-server"))
-        broker.wait_port(redis)
-        self.pids, self.processes = {"redis": broker.pid}, []
-        for name, port in zip("ab", self.ports):
+    def __init__(self, case, program, count=2, history=False, presence=False):
+        redis, self.ports = rig.free_port(), [rig.free_port() for _ in range(count)]
+        self.pids, self.processes = {"redis": start_redis(case, redis).pid}, []
+        for name, port in zip("abcd", self.ports):
             process = case.start("-listen", f"127.0.0.1:{port}", "-redis", f"127.0.0.1:{redis}", f"-history={str(history).lower()}",
                                  f"-presence={str(presence).lower()}", command=program, env={"GOMAXPROCS": "1"})
             process.wait_port(port)
@@ -161,37 +183,52 @@ def publish(system, prefix, rate, seconds, sequences):
     return sent
 
 
-def measure(case, system, at, each, arguments, perf=None):
-    """Publishes, with `each` clients a channel at node `at`; returns CPU microseconds of each process and thread for a publication."""
-    prefix, seconds, sequences = "s", arguments.seconds, [0] * CHANNELS
+class Clients:
+    """A client a channel, or more, at one node, which check every delivery."""
+
+    def __init__(self, case, port, each, seconds):
+        self.results = case.dir / f"clients-{port}.json"
+        self.port, self.wanted = port, CHANNELS * each
+        self.process = subprocess.Popen([case.binary, "bench", "push", f"ws://127.0.0.1:{port}", "-c", str(self.wanted), "--channels",
+                                         str(CHANNELS), "--prefix", PREFIX, f"--listen-only={RUN:08x}", "-s", str(SIZE), "-d",
+                                         f"{seconds + 8}s", "-w", "0ms", "--settle", "2s", "-t", "1", "-q", f"--json={self.results}"],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        case.stack.callback(lambda: self.process.poll() is None and self.process.kill())
+
+    def are_connected(self):
+        return connections(self.port) >= self.wanted
+
+    def check(self, name, wanted):
+        """Waits for the end; so many deliveries must have arrived, none twice or changed."""
+        _, errors = self.process.communicate(timeout=60)
+        rig.check(self.results.exists(), f"the clients failed: {errors[-500:]}")
+        found = json.loads(self.results.read_text())["deliveries"]
+        wrong = {what: found[what] for what in ("lost", "doubled", "reordered", "misdelivered", "changed") if found.get(what)}
+        rig.check(not wrong and found["delivered"] >= wanted, f"{name}: {wrong}, delivered {found['delivered']} of {wanted}")
+
+
+def measure(case, system, ats, each, arguments, perf=None):
+    """Publishes, with `each` clients a channel at the nodes `ats`; returns CPU microseconds of each process and thread for a publication."""
+    seconds, sequences = arguments.seconds, [0] * CHANNELS
     rate = arguments.rate if each == 1 else arguments.rate // 10
-    results = case.dir / "clients.json"
-    clients = subprocess.Popen([case.binary, "bench", "push", f"ws://127.0.0.1:{system.ports[at]}", "-c", str(CHANNELS * each), "--channels",
-                                str(CHANNELS), "--prefix", prefix, f"--listen-only={RUN:08x}", "-s", str(SIZE), "-d", f"{seconds + 8}s", "-w",
-                                "0ms", "--settle", "2s", "-t", "1", "-q", f"--json={results}"], stdout=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, text=True)
-    case.stack.callback(lambda: clients.poll() is None and clients.kill())
-    wanted = CHANNELS * each
-    rig.until("the clients are connected", lambda: connections(system.ports[at]) >= wanted, 30, 0.1)
+    clients = [Clients(case, system.ports[at], each, seconds) for at in ats]
+    rig.until("the clients are connected", lambda: all(some.are_connected() for some in clients), 30, 0.1)
     time.sleep(1)
     # So that channels exist, caches are filled, and subscriptions have their first publication.
-    publish(system, prefix, rate, 1.5, sequences)
+    publish(system, PREFIX, rate, 1.5, sequences)
     time.sleep(0.3)
     recorder = None
     if perf:
         recorder = subprocess.Popen(["perf", "record", "-q", "-g", "-F", "1999", "-p", ",".join(map(str, system.pids.values())), "-o", str(perf)])
     before = {name: threads(pid) for name, pid in system.pids.items()}
-    sent = publish(system, prefix, rate, seconds, sequences)
+    sent = publish(system, PREFIX, rate, seconds, sequences)
     time.sleep(0.5)
     after = {name: threads(pid) for name, pid in system.pids.items()}
     if recorder:
         recorder.terminate()
         recorder.wait()
-    _, errors = clients.communicate(timeout=60)
-    rig.check(results.exists(), f"the clients failed: {errors[-500:]}")
-    found = json.loads(results.read_text())["deliveries"]
-    wrong = {name: found[name] for name in ("lost", "doubled", "reordered", "misdelivered", "changed") if found.get(name)}
-    rig.check(not wrong and found["delivered"] >= sent * each, f"{system.name}: {wrong}, delivered {found['delivered']} of {sent * each}")
+    for some in clients:
+        some.check(system.name, sent * each)
     return {f"{process} {thread}": (used - before[process].get(thread, 0)) / sent * 1e6
             for process, parts in after.items() for thread, used in parts.items()
             if used - before[process].get(thread, 0) > 1e-3}
@@ -266,15 +303,26 @@ def run(arguments, results):
                         case.nodes = []
                         system = make(case, history=history) if make is Ours else make(case, arguments.peer, history=history)
                         perf = arguments.perf and last and f"{arguments.perf}/{cell.replace(' ', '-')}-{system.name}.data"
-                        results.add(cell, system.name, measure(case, system, 1, 1, arguments, perf))
+                        results.add(cell, system.name, measure(case, system, [1], 1, arguments, perf))
         if "hop" in arguments.cell:
             for each in arguments.each:
                 for name, count, at in turn_order(turn, [("single", 1, 0), ("near", 2, 0), ("far", 2, 1)]):
                     with rig.Rig(arguments.binary) as case:
                         case.nodes = []
-                        parts = measure(case, Ours(case, count), at, each, arguments,
+                        parts = measure(case, Ours(case, count), [at], each, arguments,
                                         arguments.perf and last and f"{arguments.perf}/hop-{each}-{name}.data")
                         results.add(f"hop x{each}", name, {part: used / each for part, used in parts.items()})
+        for cell, others in LOG_CELLS.items():
+            if cell in arguments.cell:
+                for make in turn_order(turn, [Ours, Peer] if arguments.peer else [Ours]):
+                    with rig.Rig(arguments.binary) as case:
+                        case.nodes = []
+                        system = (Ours(case, others + 1, history=True, log=True) if make is Ours else
+                                  Peer(case, arguments.peer, others + 1, history=True))
+                        perf = arguments.perf and last and f"{arguments.perf}/{cell.replace(' ', '-')}-{system.name}.data"
+                        parts = measure(case, system, range(1, others + 1), 1, arguments, perf)
+                        results.add(cell, system.name, parts)
+                        results.add(f"{cell} redis", system.name, total(parts, "redis"))
         if "presence" in arguments.cell:
             for make in turn_order(turn, [Ours, Peer] if arguments.peer else [Ours]):
                 with rig.Rig(arguments.binary) as case:
@@ -335,7 +383,10 @@ def main():
     parser.add_argument("--cell", nargs="+", choices=("crossing", "hop", "presence"), default=["crossing", "hop"])
     parser.add_argument("--each", nargs="+", type=int, default=[1, 20], help="clients a channel in the cell hop")
     parser.add_argument("--perf", metavar="DIRECTORY", help="record the nodes in the last round with perf")
+    parser.add_argument("--log", choices=("redis",), help="measure the cells with a log in this broker")
     arguments = parser.parse_args()
+    if arguments.log:
+        arguments.cell = list(LOG_CELLS)
     arguments.binary = str(pathlib.Path(arguments.binary).resolve())
     arguments.peer = None if arguments.alone else str(pathlib.Path(arguments.peer).resolve())
     if arguments.peer and not os.access(arguments.peer, os.X_OK) and set(arguments.cell) != {"hop"}:

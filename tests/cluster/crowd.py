@@ -55,12 +55,14 @@ class Client:
 class Crowd(threading.Thread):
     """The clients. `clients`: (channels, token, port) of each; a port of None is drawn from `ports` for each connection.
 
-    `is_steady`: a client without a port of its own stays at its node while that accepts connections.
+    `is_steady`: a client without a port of its own stays at its node while that accepts connections. `has_holes`: offsets are those of
+    a log, which only increase.
     """
 
     def __init__(self, ports, clients, is_tracing=False, reconnects=True, connect_rate=2000, seed=1,
-                 reconnect=RECONNECT_SECONDS):
+                 reconnect=RECONNECT_SECONDS, has_holes=False):
         super().__init__(daemon=True)
+        self.has_holes = has_holes
         self.random, self.reconnect = random.Random(seed), reconnect
         self.ports, self.is_tracing, self.reconnects, self.connect_rate = list(ports), is_tracing, reconnects, connect_rate
         self.clients = [Client(index, *(list(client) + [None, None])[:3]) for index, client in enumerate(clients)]
@@ -336,7 +338,7 @@ class Crowd(threading.Thread):
         publisher, number = data["p"], data["s"]
         self.counts["delivered"] += 1
         if offset:
-            if offset != subscription.offset + 1:
+            if offset <= subscription.offset or not self.has_holes and offset != subscription.offset + 1:
                 self.fault(client, subscription.channel, f"the offset {offset} after {subscription.offset}, number {number} of {publisher}")
             subscription.offset = offset
             position = (subscription.channel, subscription.epoch, offset)

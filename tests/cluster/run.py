@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the cases of clusters with processes of a binary on loopback, and prints a table of what was measured. As root in a network namespace of its own.
 
-usage: run.py [--full | --quick] [--clients N] [--previous BINARY] [--crowd PROGRAM] [BINARY] [CASE ...]
+usage: run.py [--full | --quick] [--clients N] [--previous BINARY] [--crowd PROGRAM] [--log none|redis|jetstream|kafka] [BINARY] [CASE ...]
 """
 
 import argparse
@@ -17,6 +17,7 @@ import cases_api  # noqa: E402
 import cases_chaos  # noqa: E402
 import cases_failures  # noqa: E402
 import cases_links  # noqa: E402
+import cases_log  # noqa: E402
 import cases_planned  # noqa: E402
 import cases_scale  # noqa: E402
 import rig  # noqa: E402
@@ -43,6 +44,8 @@ def main():
     parser.add_argument("--full", action="store_true", help="20,000 clients in the cases of scale (default for a release build)")
     parser.add_argument("--quick", action="store_true", help="2,000 clients in the cases of scale (default for a debug build)")
     parser.add_argument("--clients", type=int, help="clients in the cases of scale, a multiple of 80")
+    parser.add_argument("--log", choices=("none", *cases_log.CASES), default="none",
+                        help="run the cases with this log behind the channels in place of those without")
     parser.add_argument("--previous", metavar="BINARY", help="an earlier build, for the case of a rolling upgrade")
     parser.add_argument("--crowd", default=rig.REPO / "target/release/crowd", help="the program of the clients in the cases of scale")
     arguments = parser.parse_intermixed_args()
@@ -50,7 +53,8 @@ def main():
         enter_namespace()
     binary = pathlib.Path(arguments.binary).resolve()
     is_full = arguments.full or not arguments.quick and "debug" not in binary.parts
-    known = {case.__name__: case for case in CASES}
+    cases = CASES if arguments.log == "none" else cases_log.CASES[arguments.log]
+    known = {case.__name__: case for case in cases}
     unknown = set(arguments.cases) - set(known)
     if unknown:
         parser.error(f"expected cases of {', '.join(known)}; found {', '.join(sorted(unknown))}")

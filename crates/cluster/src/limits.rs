@@ -137,12 +137,49 @@ pub const JOIN_TIME: Duration = Duration::from_secs(5);
 /// The owned channels that one tick checks for expiry.
 pub const CHANNELS_PER_TICK: usize = 1024;
 
+/// The appends to a log that are in flight. Further publications are refused.
+pub const LOG_APPENDS: usize = 1 << 16;
+
+/// The bytes of these. Further publications are refused.
+pub const LOG_APPEND_BYTES: usize = 64 << 20;
+
+/// The time within which an adapter reports the outcome of an append: refused if it was not sent, unknown if it was.
+pub const LOG_APPEND_TIMEOUT: Duration = Duration::from_millis(3500);
+
+/// The records in one event of an adapter.
+pub const LOG_BATCH_RECORDS: usize = 1024;
+
+/// The batches of events that wait for the node. Then the adapter stops reading its broker.
+pub const LOG_EVENT_BATCHES: usize = 64;
+
+/// The bytes of older records that are read at once.
+pub const LOG_TAIL_BYTES: usize = 1 << 20;
+
+/// The interval at which the owner of a partition appends a beat.
+pub const LOG_BEAT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The time without an own beat from the log after which an owner is not ready.
+pub const LOG_SILENT_AFTER: Duration = Duration::from_secs(5);
+
+/// The time for which a partition is read that the node does not need any more.
+pub const LOG_LINGER: Duration = Duration::from_secs(10);
+
+/// The interval at which a closed partition is requested again.
+pub const LOG_FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The time after which a life is appended again that was not read.
+pub const LOG_LIFE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// The time for which a position of a mirror may be ahead of the log. If own beats are read meanwhile, records are gone: a new life begins.
+pub const LOG_AHEAD_AFTER: Duration = Duration::from_secs(3);
+
 const _: () = {
     assert!(
         CATCH_UP_BYTES < FRAME_BYTES / 2 + 1,
         "a catch-up fits a frame with its overhead"
     );
     assert!(BEAT_INTERVAL.as_millis() * 3 < SUSPECT_AFTER.as_millis());
+    assert!(LOG_APPEND_TIMEOUT.as_millis() < REQUEST_TIMEOUT.as_millis());
     assert!(SUSPECT_AFTER.as_millis() < GONE_AFTER.as_millis());
     assert!(BEAT_INTERVAL.as_millis() * 3 <= REFUSED_AFTER.as_millis());
     assert!(REFUSED_AFTER.as_millis() < GONE_AFTER.as_millis());

@@ -93,7 +93,15 @@ pub fn share_of_clients(own: (u16, u64), others: impl Iterator<Item = (u16, u64)
 
 /// Returns the owner of a channel among these nodes, or `None` if none may own channels.
 pub fn owner<'m>(channel: &str, members: impl Iterator<Item = &'m Member>) -> Option<Uid> {
-    let hash = hash(channel);
+    owner_of_hash(hash(channel), members)
+}
+
+/// Returns the owner of a log's partition among these nodes: it owns all channels of the partition.
+pub(crate) fn partition_owner<'m>(partition: u16, members: impl Iterator<Item = &'m Member>) -> Option<Uid> {
+    owner_of_hash(mix(u64::from(partition) + 1), members)
+}
+
+fn owner_of_hash<'m>(hash: u64, members: impl Iterator<Item = &'m Member>) -> Option<Uid> {
     let servers = members.filter(|member| member.role.owns_channels());
     servers
         .map(|member| (draw(hash, member), member.uid))
@@ -108,7 +116,7 @@ fn draw(hash: u64, member: &Member) -> u64 {
 }
 
 /// FNV-1a with a finalizer: the result need not be secret, and all nodes must agree.
-fn hash(channel: &str) -> u64 {
+pub(crate) fn hash(channel: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in channel.bytes() {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

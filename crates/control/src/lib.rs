@@ -15,6 +15,7 @@ pub mod merge;
 pub mod nats;
 mod process_log;
 mod push_cluster;
+mod push_log;
 mod push_node;
 pub mod reload;
 pub mod verify;

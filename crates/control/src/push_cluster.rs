@@ -56,7 +56,10 @@ pub(crate) fn start(gateway: &Gateway, config: &Config) -> io::Result<Option<Clu
     if options.role == Role::Server {
         port.refuse_clients();
     }
-    Cluster::start(options, port).map(Some).map_err(io::Error::other)
+    let log = crate::push_log::start(cluster)?;
+    Cluster::start_with_log(options, port, log)
+        .map(Some)
+        .map_err(io::Error::other)
 }
 
 /// Returns the source of the nodes' addresses, and the zone of this node.

@@ -60,6 +60,16 @@ impl PushNode {
         servers.update(has_server, clock::monotonic())
     }
 
+    /// Returns the reason why the log of the cluster does not deliver here, if it does not.
+    pub(crate) fn log_failure(&self) -> Option<String> {
+        let log = self.links.report().log.filter(|log| !log.is_ready)?;
+        let seconds = log.silent.as_secs();
+        Some(match log.is_connected {
+            true => format!("no beat of this node has arrived through the log of the push cluster for {seconds} s"),
+            false => format!("the log of the push cluster is away: {}", log.reason),
+        })
+    }
+
     /// Reports the load of this node, and sends clients to less loaded ones. Called several times a second.
     pub(crate) fn balance(&self, push: &Push) {
         let clients = u32::try_from(push.report().clients).unwrap_or(u32::MAX);

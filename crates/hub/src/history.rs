@@ -203,6 +203,35 @@ impl<T> History<T> {
         self.top = self.top.max(floor);
     }
 
+    /// Adds a publication that is older than all retained ones. Returns whether there is room for it within the limits.
+    pub fn push_older(&mut self, number: u64, item: T, bytes: usize, at: Duration, now: Duration) -> bool {
+        let is_older = self.retained.front().is_none_or(|first| number < first.number);
+        let has_room =
+            self.retained.len() < self.options.publications && self.bytes + bytes <= self.options.bytes;
+        if !is_older || !has_room || now >= at + self.options.ttl {
+            return false;
+        }
+        self.top = self.top.max(number);
+        self.bytes += bytes;
+        self.retained.push_front(Retained {
+            number,
+            item,
+            bytes,
+            at,
+        });
+        true
+    }
+
+    /// Lowers the floor: all publications above it are retained.
+    pub fn lower_floor(&mut self, floor: u64) {
+        self.floor = self.floor.min(floor);
+    }
+
+    /// Replaces the epoch of a history that no client has a position of.
+    pub fn set_epoch(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+    }
+
     /// Raises the position: no publication is between the current one and this one.
     pub fn advance(&mut self, position: u64) {
         self.top = self.top.max(position);

@@ -4,6 +4,11 @@ use ringmain_push::Epoch;
 
 /// The epoch of a log, by what tells its life from others. SHA-256, so that no two lives have the same by accident.
 pub(crate) fn of(parts: &[&[u8]]) -> Epoch {
+    Epoch::new(hash(parts))
+}
+
+/// The first bytes of the SHA-256 of parts.
+pub(crate) fn hash(parts: &[&[u8]]) -> u64 {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     for part in parts {
         // With its length, so that parts cannot run into each other.
@@ -12,7 +17,7 @@ pub(crate) fn of(parts: &[&[u8]]) -> Epoch {
     }
     let digest = context.finish();
     let first = digest.as_ref().first_chunk().copied().unwrap_or_default();
-    Epoch::new(u64::from_be_bytes(first))
+    u64::from_be_bytes(first)
 }
 
 #[cfg(test)]

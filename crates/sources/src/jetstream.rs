@@ -1,4 +1,4 @@
-//! A JetStream stream: the one module that knows `async-nats`.
+//! A JetStream stream: this module and `log/jetstream` alone know `async-nats`.
 //!
 //! ```text
 //! durable   pull consumer, explicit acknowledgement once a message is done; messages before its floor fill the history
@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::interval;
 
 use self::company::{Deliveries, Strays};
-use self::connect::connect;
+pub(crate) use self::connect::connect;
 use self::life::follow_life;
 use crate::failure::Failure;
 use crate::feed::{DeadLetter, Feed, Partition, Record};

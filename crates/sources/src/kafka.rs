@@ -1,4 +1,4 @@
-//! Topics of a Kafka cluster: the one module that knows `krafka`.
+//! Topics of a Kafka cluster: this module and `log/kafka` alone know `krafka`.
 //!
 //! ```text
 //! poll ─▶ partition ─ push, pump ─▶ workers      full: paused, the others are read on
@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::letters::Destination;
+pub(crate) use self::security::security;
 use self::rebalance::{Change, Listener, Shared, lock, offsets};
 use crate::epoch;
 use crate::failure::Failure;
@@ -85,7 +86,7 @@ async fn read(kafka: &Kafka, feed: &mut Feed, stopped: &mut watch::Receiver<()>)
         .client_id("ringmain")
         .request_timeout(REQUEST_TIMEOUT)
         .metadata_max_age(METADATA_AGE);
-    if let Some(security) = security::security(kafka) {
+    if let Some(security) = security(kafka.tls.as_ref(), kafka.sasl.as_ref()) {
         builder = builder.security(security);
     }
     let client = builder.connect().await?;

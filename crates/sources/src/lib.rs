@@ -35,6 +35,7 @@ mod kafka;
 mod letters;
 pub mod limits;
 mod linger;
+pub mod log;
 mod outbox;
 mod parked;
 #[cfg(feature = "postgres")]
@@ -252,7 +253,7 @@ async fn follow(source: &Source, feed: &mut Feed, stopped: &mut watch::Receiver<
             .as_ref()
             .is_none_or(|(last, at)| *last != text || now - *at >= limits::LOG_INTERVAL);
         if is_new {
-            log::warn!("source {name} ({}): {text}; retrying", source.kind.label());
+            ::log::warn!("source {name} ({}): {text}; retrying", source.kind.label());
             logged = Some((text, now));
         }
         // Nodes that lost the same broker do not return at the same instant.

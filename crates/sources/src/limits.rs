@@ -52,3 +52,33 @@ pub const PANIC_WAIT: Duration = Duration::from_secs(15);
 
 /// The time that a source may take to end: to commit the completed records, and to leave its group.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time for which an append to a log waits for its broker. Then it is refused.
+pub const LOG_QUEUE_TIME: Duration = Duration::from_millis(1300);
+
+/// The time for which the broker of a log may take to acknowledge a batch. Then the connection is closed, and the outcomes are unknown.
+pub const LOG_RESPONSE_TIME: Duration = Duration::from_millis(1900);
+
+/// The appends of one batch. Further ones wait for the next.
+pub const LOG_APPENDS_AT_ONCE: usize = 1024;
+
+/// The bytes of the entries in one batch, unless it has one entry only. Further ones wait for the next.
+pub const LOG_APPEND_BYTES_AT_ONCE: usize = 4 << 20;
+
+/// The time for which a lost connection to the broker of a log waits before it is tried again: the first time, and the longest.
+pub const LOG_BACKOFF: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(500)];
+
+/// The bytes of records that one read of the broker of a log returns, approximately: the number of records follows from the size of
+/// those before.
+pub const LOG_READ_BYTES: usize = 4 << 20;
+
+/// The records of one partition that one read returns, at least and at most.
+pub const LOG_READ_RECORDS: [usize; 2] = [16, 1024];
+
+/// The interval at which the adapter of a log checks for appends that have waited too long.
+pub const LOG_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+
+const _: () = {
+    let in_all = LOG_QUEUE_TIME.as_millis() + LOG_CHECK_INTERVAL.as_millis() + LOG_RESPONSE_TIME.as_millis();
+    assert!(in_all <= ringmain_cluster::limits::LOG_APPEND_TIMEOUT.as_millis());
+};

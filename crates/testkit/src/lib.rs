@@ -12,6 +12,7 @@ mod tests;
 
 pub mod cases;
 pub mod folder;
+pub mod kafka;
 pub mod port;
 pub mod program;
 pub mod redis;

@@ -66,6 +66,7 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     (
         "ringmain-sources",
         Some(&[
+            "ringmain-cluster",
             "ringmain-gateway",
             "ringmain-push",
             "ringmain-hub",

@@ -24,9 +24,11 @@ use crate::limits;
 use crate::member::{Member, Status, Uid};
 pub use handover::{HandoverHead, HandoverPart};
 pub use read::FrameDecoder;
+pub(crate) use read::Fields;
+pub(crate) use write::write_publish;
 
 /// The version of the frames that this node sends.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The oldest version of another node that this one can work with.
 pub const OLDEST_VERSION: u16 = 1;
@@ -314,6 +316,16 @@ pub enum Frame {
         settings: ChannelSettings,
         /// The query.
         query: ChannelQuery,
+    },
+    /// The sender has read a partition of the log up to a record: the receiver's live mirrors of its channels have missed nothing up to
+    /// there. Since version 3.
+    Progress {
+        /// The partition.
+        partition: u16,
+        /// The epoch of its channels.
+        epoch: Epoch,
+        /// The number of the record.
+        number: u64,
     },
 }
 

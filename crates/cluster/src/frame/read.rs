@@ -85,7 +85,7 @@ impl FrameDecoder {
     }
 }
 
-const LAST_KIND: u8 = 28;
+const LAST_KIND: u8 = 29;
 
 fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
     Some(match kind {
@@ -235,12 +235,17 @@ fn read_handover_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             settings: fields.settings()?,
             query: fields.query()?,
         },
+        29 => Frame::Progress {
+            partition: fields.u16()?,
+            epoch: Epoch::new(fields.u64()?),
+            number: fields.u64()?,
+        },
         _ => return None,
     })
 }
 
 /// The fields that remain. Methods return `None` if they are incomplete or invalid.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Fields<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
@@ -253,11 +258,11 @@ impl<'a> Fields<'a> {
         self.take(N)?.try_into().ok()
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn flag(&mut self) -> Option<bool> {
+    pub(crate) fn flag(&mut self) -> Option<bool> {
         match self.byte()? {
             0 => Some(false),
             1 => Some(true),
@@ -273,7 +278,7 @@ impl<'a> Fields<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(crate) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
@@ -485,7 +490,7 @@ impl<'a> Fields<'a> {
         }))
     }
 
-    fn publish(&mut self) -> Option<Publish> {
+    pub(crate) fn publish(&mut self) -> Option<Publish> {
         let (channel, settings, published) = (self.channel()?, self.settings()?, self.published()?);
         let flags = self.byte().filter(|flags| *flags < 4)?;
         let idempotency = match flags & 2 {

@@ -13,6 +13,9 @@ use crate::member::{Member, Phase, Role, Uid};
 /// The last kind of frame in version 1.
 const LAST_OF_VERSION_1: u8 = 18;
 
+/// The last kind of frame in version 2.
+const LAST_OF_VERSION_2: u8 = 28;
+
 impl Frame {
     /// Appends the frame. An answer that is too long is replaced by [`Answer::TooLarge`].
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -67,13 +70,15 @@ impl Frame {
             Frame::Moved { .. } => 26,
             Frame::RelayedPublish { .. } => 27,
             Frame::RelayedQuery { .. } => 28,
+            Frame::Progress { .. } => 29,
         }
     }
 
     /// Returns the first version with this kind of frame.
     #[must_use]
     pub fn version(&self) -> u16 {
-        if self.kind() <= LAST_OF_VERSION_1 { 1 } else { 2 }
+        let kind = self.kind();
+        1 + u16::from(kind > LAST_OF_VERSION_1) + u16::from(kind > LAST_OF_VERSION_2)
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -249,6 +254,15 @@ impl Frame {
                 write_settings(out, settings);
                 write_query(out, query);
             }
+            Frame::Progress {
+                partition,
+                epoch,
+                number,
+            } => {
+                out.extend(partition.to_le_bytes());
+                out.extend(epoch.number().to_le_bytes());
+                out.extend(number.to_le_bytes());
+            }
             _ => {}
         }
     }
@@ -384,7 +398,7 @@ fn write_published(out: &mut Vec<u8>, published: &Published) {
     }
 }
 
-fn write_publish(out: &mut Vec<u8>, publish: &Publish) {
+pub(crate) fn write_publish(out: &mut Vec<u8>, publish: &Publish) {
     write_bytes(out, publish.channel.as_bytes());
     write_settings(out, &publish.settings);
     write_published(out, &publish.published);

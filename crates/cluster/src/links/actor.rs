@@ -19,6 +19,7 @@ use super::dial::{Aborting, Dialer};
 use super::tls::Tls;
 use super::{ActorState, ClusterReport, LinkOptions, NodeReport, translate};
 use crate::limits;
+use crate::log::{LogEvent, NodePort};
 use crate::member::{Phase, Uid};
 use crate::node::{LinkId, Load, Node};
 
@@ -35,6 +36,7 @@ pub(super) struct Actor {
     started: Duration,
     /// The workers' requests are handled.
     is_serving: bool,
+    log: Option<NodePort>,
     _tasks: [Aborting; 2],
 }
 
@@ -54,6 +56,7 @@ impl Actor {
         options: LinkOptions,
         tls: Option<Tls>,
         shared: Arc<ActorState>,
+        log: Option<NodePort>,
     ) -> io::Result<Actor> {
         let listener = TcpListener::from_std(listener)?;
         let (sender, inputs) = mpsc::channel(limits::RECEIVED_BATCHES);
@@ -84,6 +87,7 @@ impl Actor {
             shared,
             started: clock::monotonic(),
             is_serving: false,
+            log,
             _tasks: tasks,
         })
     }
@@ -104,11 +108,38 @@ impl Actor {
                 Some(input) = self.inputs.recv() => self.handle_inputs(input),
                 // While an event waits, none that answers a request at once has a place.
                 request = requests, if is_serving && !is_blocked => self.handle_requests(request),
+                Some(events) = receive_log(&mut self.log) => self.handle_log(events),
                 _ = ticks.tick() => self.tick(),
                 () = sleep(limits::REDELIVER_INTERVAL), if is_blocked => {}
             }
+            self.send_log_requests();
             self.deliver_events();
             self.send_frames();
+        }
+    }
+
+    /// Handles the events of the log's adapter, and those that wait behind them.
+    fn handle_log(&mut self, first: Vec<LogEvent>) {
+        let mut next = Some(first);
+        for _ in 0..limits::LOG_EVENT_BATCHES {
+            let Some(events) = next.take() else { return };
+            let now = clock::monotonic();
+            events.into_iter().for_each(|event| self.node.receive_log(event, now));
+            next = self.log.as_mut().and_then(|log| log.events.try_recv().ok());
+        }
+        if let Some(events) = next {
+            let now = clock::monotonic();
+            events.into_iter().for_each(|event| self.node.receive_log(event, now));
+        }
+    }
+
+    fn send_log_requests(&mut self) {
+        let requests = self.node.take_log_requests();
+        if !requests.is_empty()
+            && let Some(log) = &self.log
+        {
+            // An adapter that has ended reports nothing: appends expire.
+            let _ = log.requests.send(requests);
         }
     }
 
@@ -271,7 +302,16 @@ impl Actor {
             counts: self.node.counts(),
             nodes,
             has_left: self.node.has_left() && !self.links.values().any(has_unsent),
+            log: self.node.log_report(clock::monotonic()),
         };
         *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}
+
+/// Returns the next events of the log's adapter. Without one there are none.
+async fn receive_log(log: &mut Option<NodePort>) -> Option<Vec<LogEvent>> {
+    match log {
+        Some(log) => log.events.recv().await,
+        None => std::future::pending().await,
     }
 }

@@ -26,7 +26,8 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 
 use crate::member::{Member, Role, Uid};
-pub use crate::node::{Load, Rebalance};
+use crate::log::NodePort;
+pub use crate::node::{Load, LogCounts, LogOptions, LogReport, Rebalance};
 use crate::node::{Node, NodeCounts};
 use actor::Actor;
 pub use tls::{TlsError, TlsFiles};
@@ -50,6 +51,15 @@ pub struct LinkOptions {
     pub rebalance: Option<Rebalance>,
     /// The certificate for both directions. `None`: links are not encrypted, and only to and from loopback addresses.
     pub tls: Option<TlsFiles>,
+}
+
+/// The log of a cluster, as this node uses it.
+#[derive(Debug)]
+pub struct LogLink {
+    /// The log. Equal on all nodes.
+    pub options: LogOptions,
+    /// The queues to the adapter of the broker. `None` on a node that owns no channels.
+    pub port: Option<NodePort>,
 }
 
 /// The addresses of the nodes.
@@ -85,6 +95,8 @@ pub struct ClusterReport {
     pub nodes: Vec<NodeReport>,
     /// This node has handed over all its channels since [`Cluster::leave`].
     pub has_left: bool,
+    /// The log, if there is one.
+    pub log: Option<LogReport>,
 }
 
 /// Another node, as it has reported itself.
@@ -132,6 +144,18 @@ impl Cluster {
     /// # Errors
     /// [`StartError`].
     pub fn start(options: LinkOptions, port: ClusterPort) -> Result<Cluster, StartError> {
+        Cluster::start_with_log(options, port, None)
+    }
+
+    /// Starts a node whose channels with history are in a log.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start_with_log(
+        options: LinkOptions,
+        port: ClusterPort,
+        log: Option<LogLink>,
+    ) -> Result<Cluster, StartError> {
         let tls = options.tls.as_ref().map(TlsFiles::load).transpose()?;
         if tls.is_none() && !options.listen.ip().is_loopback() {
             return Err(StartError::NotLoopback(options.listen));
@@ -149,6 +173,10 @@ impl Cluster {
         };
         let mut node = Node::new(member.clone(), random(), clock::monotonic());
         node.set_rebalance(options.rebalance);
+        if let Some(log) = &log {
+            node.set_log(log.options);
+        }
+        let log = log.and_then(|log| log.port);
         let shared: Arc<ActorState> = Arc::default();
         let (stop, stopped) = watch::channel(());
         let actor_shared = Arc::clone(&shared);
@@ -164,7 +192,7 @@ impl Cluster {
                 .build();
             match runtime {
                 Ok(runtime) => runtime.block_on(async move {
-                    match Actor::new(node, port, listener, options, tls, actor_shared) {
+                    match Actor::new(node, port, listener, options, tls, actor_shared, log) {
                         Ok(actor) => actor.run(stopped).await,
                         Err(error) => log::error!("cluster: links cannot be served: {error}"),
                     }

@@ -31,6 +31,8 @@ use crate::member::{Phase, Uid};
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
     sent: BTreeMap<Arc<str>, SentChannel>,
+    /// Complete channels whose log is not read yet.
+    unready: BTreeMap<(Uid, Arc<str>), Incoming>,
     incoming: BTreeMap<(Uid, Arc<str>), Incoming>,
     held: BTreeMap<Arc<str>, Held>,
     held_frames: usize,
@@ -83,13 +85,15 @@ pub(super) enum Admission {
     Create,
     /// Another node may have the channel: the request is held.
     Hold,
+    /// The log of the channel is not read yet: the request must be sent again.
+    Unready,
     /// Another node owns it.
     Elsewhere,
 }
 
 impl Handovers {
     pub(super) fn is_idle(&self) -> bool {
-        self.sent.is_empty() && self.incoming.is_empty() && self.held.is_empty()
+        self.sent.is_empty() && self.incoming.is_empty() && self.unready.is_empty() && self.held.is_empty()
     }
 
     /// Returns the node to which a channel was sent.
@@ -132,11 +136,13 @@ fn held_cost(frame: &Frame) -> u64 {
 
 impl Node {
     /// Returns whether this node may serve a request for a channel.
-    pub(super) fn admit(&self, channel: &str, now: Duration) -> Admission {
+    pub(super) fn admit(&self, channel: &str, needs_log: bool, now: Duration) -> Admission {
         if self.owned.contains(channel) {
             Admission::Acting
         } else if self.owner_of(channel) != Some(self.member.uid) {
             Admission::Elsewhere
+        } else if needs_log && !self.has_history(channel) {
+            Admission::Unready
         } else if self.is_awaited(channel, now) {
             Admission::Hold
         } else {
@@ -200,7 +206,8 @@ impl Node {
                     | Frame::RelayedQuery { .. }
             )
         );
-        if !is_held && (!starts || self.admit(&channel, now) != Admission::Hold) {
+        let needs_log = frame.as_ref().is_some_and(|frame| self.needs_log(frame));
+        if !is_held && (!starts || self.admit(&channel, needs_log, now) != Admission::Hold) {
             return false;
         }
         let Some(frame) = frame.take() else { return false };
@@ -256,8 +263,20 @@ impl Node {
         }
         let names: Vec<_> = self.handovers.held.keys().cloned().collect();
         for name in names {
-            if self.admit(&name, now) != Admission::Hold {
+            if self.admit(&name, false, now) != Admission::Hold {
                 self.release(&name, now);
+            }
+        }
+    }
+
+    /// Installs the channels that have waited for their log, as far as it is read.
+    pub(super) fn install_ready(&mut self, now: Duration) {
+        let keys = self.handovers.unready.keys();
+        let ready: Vec<_> = keys.filter(|(_, channel)| self.has_history(channel)).cloned().collect();
+        for key in ready {
+            if let Some(incoming) = self.handovers.unready.remove(&key) {
+                let (from, channel) = key;
+                self.take_channel(from, &channel, incoming, now);
             }
         }
     }
@@ -301,7 +320,7 @@ impl Node {
         }
         if let Some(held) = self.handovers.held.get_mut(channel) {
             held.absent.insert(from);
-            if self.admit(channel, now) != Admission::Hold {
+            if self.admit(channel, false, now) != Admission::Hold {
                 self.release(channel, now);
             }
         }
@@ -343,6 +362,11 @@ impl Node {
                 let operation = Operation::Query(channel, settings, query);
                 self.request_from(from, request, hops, operation, now);
             }
+            Frame::Progress {
+                partition,
+                epoch,
+                number,
+            } => self.mirrors.note_progress(from, partition, epoch, number),
             // The others are handled by the caller.
             _ => {}
         }

@@ -13,7 +13,7 @@ type Key = (Arc<str>, Box<str>);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct IdempotencyKeys {
+pub(crate) struct IdempotencyKeys {
     by_key: BTreeMap<Key, (Duration, Option<StreamPosition>)>,
     by_expiry: BTreeSet<(Duration, Key)>,
 }
@@ -29,7 +29,7 @@ pub(super) struct KeyEntry {
 
 impl IdempotencyKeys {
     /// Returns the position after the publication that had the key first, or `None` if there was none.
-    pub(super) fn find(
+    pub(crate) fn find(
         &self,
         channel: &Arc<str>,
         idempotency: &Idempotency,
@@ -40,7 +40,7 @@ impl IdempotencyKeys {
         (*expiry > now).then_some(*position)
     }
 
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         channel: &Arc<str>,
         idempotency: Idempotency,
@@ -100,7 +100,7 @@ impl IdempotencyKeys {
         keys.into_iter().for_each(|entry| self.insert(channel, entry));
     }
 
-    pub(super) fn expire(&mut self, now: Duration) {
+    pub(crate) fn expire(&mut self, now: Duration) {
         while let Some((expiry, _)) = self.by_expiry.first()
             && *expiry <= now
             && let Some((_, key)) = self.by_expiry.pop_first()

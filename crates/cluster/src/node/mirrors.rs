@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::history::StreamPosition;
+use ringmain_hub::history::{Epoch, StreamPosition};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::{Event, LinkId, Mutation, Node, SyncKind};
 use crate::frame::{ChannelSettings, ChannelState, Frame, cost};
 use crate::limits;
+use crate::log::partition_of;
 use crate::member::Uid;
 
 /// See the module.
@@ -19,6 +20,10 @@ pub(super) struct Mirrors {
     /// The channels by the numbers of their subscriptions.
     numbers: BTreeMap<u32, Arc<str>>,
     last_number: u32,
+    /// The records up to which owners have read the partitions of the log, for mirrors that are live there.
+    progress: BTreeMap<(Uid, u16), (Epoch, u64)>,
+    /// The partitions of the log; 0 without one.
+    pub(super) partitions: u16,
 }
 
 #[derive(Debug)]
@@ -99,6 +104,40 @@ impl Mirrors {
     pub(super) fn forget_position(&mut self, channel: &str) {
         if let Some(mirror) = self.by_name.get_mut(channel) {
             mirror.position = None;
+        }
+    }
+
+    pub(super) fn note_progress(&mut self, owner: Uid, partition: u16, epoch: Epoch, number: u64) {
+        if partition < self.partitions {
+            self.progress.insert((owner, partition), (epoch, number));
+        }
+    }
+
+    /// Forgets what a node has reported that is gone.
+    pub(super) fn forget_progress(&mut self, owner: Uid) {
+        self.progress.retain(|(uid, _), _| *uid != owner);
+    }
+
+    /// Raises the position of a mirror that is live to the one that its owner has reported, before it is live no more.
+    fn settle(progress: &BTreeMap<(Uid, u16), (Epoch, u64)>, partitions: u16, name: &str, mirror: &mut Mirror) {
+        if let MirrorState::Live { owner } = mirror.state
+            && partitions > 0
+            && let Some((epoch, number)) = progress.get(&(owner, partition_of(name, partitions).0))
+            && let Some(position) = mirror.position.as_mut().filter(|position| position.epoch == *epoch)
+        {
+            position.offset = position.offset.max(*number);
+        }
+    }
+
+    fn settle_name(&mut self, name: &str) {
+        let Mirrors {
+            by_name,
+            progress,
+            partitions,
+            ..
+        } = self;
+        if let Some(mirror) = by_name.get_mut(name) {
+            Mirrors::settle(progress, *partitions, name, mirror);
         }
     }
 
@@ -222,10 +261,13 @@ impl Node {
             by_name,
             numbers,
             last_number,
+            progress,
+            partitions,
         } = &mut self.mirrors;
         let Some(mirror) = by_name.get_mut(channel) else {
             return;
         };
+        Mirrors::settle(progress, *partitions, channel, mirror);
         let previous = mirror.owner();
         mirror.state = MirrorState::Asking {
             owner,
@@ -333,6 +375,8 @@ impl Node {
             && let Some(position) = mirror.position
         {
             state.publications.retain(|(offset, _)| *offset > position.offset);
+            // The workers have the others.
+            state.floor = position.offset;
         }
         mirror.position = state.position;
         mirror.was_synced = true;
@@ -452,6 +496,10 @@ impl Node {
         };
         if is_reachable && mirror.moves < MOVES {
             mirror.moves += 1;
+            self.mirrors.settle_name(&channel);
+            let Some((_, mirror)) = self.mirrors.by_number(number) else {
+                return;
+            };
             // The node that has named it has no subscription to end.
             mirror.state = MirrorState::Asking {
                 owner: None,
@@ -467,6 +515,9 @@ impl Node {
 
     fn retry_mirror(&mut self, number: u32, at: Duration) {
         let now = self.last_tick;
+        if let Some((name, _)) = self.mirrors.by_number(number) {
+            self.mirrors.settle_name(&name);
+        }
         if let Some((_, mirror)) = self.mirrors.by_number(number) {
             mirror.state = MirrorState::Asking {
                 owner: mirror.owner(),
@@ -478,8 +529,15 @@ impl Node {
 
     /// The link to an owner is lost.
     pub(super) fn suspend_mirrors(&mut self, owner: Uid, now: Duration) {
-        for mirror in self.mirrors.by_name.values_mut() {
+        let Mirrors {
+            by_name,
+            progress,
+            partitions,
+            ..
+        } = &mut self.mirrors;
+        for (name, mirror) in by_name {
             if mirror.state == (MirrorState::Live { owner }) {
+                Mirrors::settle(progress, *partitions, name, mirror);
                 mirror.state = MirrorState::Asking {
                     owner: Some(owner),
                     since: now,

@@ -11,7 +11,8 @@
 //! caller polls both.
 
 mod handover;
-mod idempotency;
+pub(crate) mod idempotency;
+mod logged;
 mod mirrors;
 mod owned;
 mod peers;
@@ -29,9 +30,12 @@ use ringmain_hub::protocol::ClientInfo;
 
 use crate::frame::{self, Answer, ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
 use crate::limits;
-use crate::member::{Member, Phase, Status, Uid, mix, owner};
+use crate::log::partition_of;
+use crate::member::{Member, Phase, Status, Uid, mix, owner, partition_owner};
 use handover::Handovers;
 use idempotency::IdempotencyKeys;
+pub use logged::{LogCounts, LogOptions, LogReport};
+use logged::NodeLog;
 use mirrors::Mirrors;
 use owned::OwnedChannels;
 pub use peers::Hello;
@@ -202,6 +206,8 @@ pub enum Mutation {
     ForgottenCredit,
     /// A channel moves with another epoch.
     ForgottenEpoch,
+    /// A partition of a log whose last records are gone continues in the same life.
+    ReusedLife,
 }
 
 /// Counters of a node since its start, and its current state.
@@ -240,6 +246,7 @@ pub struct Node {
     mirrors: Mirrors,
     requests: Requests,
     handovers: Handovers,
+    log: Option<Box<NodeLog>>,
     joining_since: Duration,
     /// The time of the last request of another node.
     asked_at: Duration,
@@ -274,6 +281,7 @@ impl Node {
             mirrors: Mirrors::default(),
             requests: Requests::default(),
             handovers: Handovers::default(),
+            log: None,
             joining_since: now,
             asked_at: now,
             loopback: VecDeque::new(),
@@ -352,6 +360,7 @@ impl Node {
         // Requests of other nodes may be on their way.
         let is_quiet =
             self.last_tick.saturating_sub(self.asked_at) >= limits::LEAVE_QUIET && self.requests.len() == 0;
+        let is_quiet = is_quiet && !self.awaits_appends();
         self.status.phase == Phase::Leaving && has_moved && is_quiet && self.has_sent_all()
     }
 
@@ -537,7 +546,11 @@ impl Node {
         };
         let in_phase = |phase| {
             let selected = nodes().filter(move |(_, other)| *other == phase);
-            owner(channel, selected.map(|(member, _)| member))
+            let members = selected.map(|(member, _)| member);
+            match &self.log {
+                Some(log) => partition_owner(partition_of(channel, log.partitions()).0, members),
+                None => owner(channel, members),
+            }
         };
         in_phase(Phase::Active).or_else(|| in_phase(Phase::Leaving))
     }
@@ -564,7 +577,10 @@ impl Node {
         self.tick_mirrors(now);
         self.expire_requests(now);
         self.keys.expire(now);
-        self.owned.expire(now);
+        for (name, mut owned) in self.owned.expire(now) {
+            self.put_back_history(&name, &mut owned, now);
+        }
+        self.tick_log(now);
         self.run_loopback(now);
     }
 }

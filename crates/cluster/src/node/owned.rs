@@ -13,6 +13,7 @@ use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::handover::Admission;
 use super::{Mutation, Node};
+use crate::log::reader::FloorMark;
 use crate::frame::{ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
 use crate::member::Uid;
@@ -43,6 +44,8 @@ pub(super) struct Owned {
     pub(super) is_superseded: bool,
     /// The channel has moved here, and mirrors have not subscribed yet.
     pub(super) transition: Option<Transition>,
+    /// The history is that of a log, which gives the offsets and the epoch.
+    pub(super) log: Option<FloorMark>,
 }
 
 /// A node with a mirror.
@@ -92,11 +95,17 @@ impl OwnedChannels {
         owned.is_some_and(|owned| owned.interests.iter().any(|interest| interest.node == node))
     }
 
-    /// Marks all channels as superseded, after a pause.
+    /// Marks all channels as superseded, after a pause. A log has the state of those that it has, whoever owns them.
     pub(super) fn supersede(&mut self) {
-        self.channels
-            .values_mut()
-            .for_each(|owned| owned.is_superseded = true);
+        let without_log = self.channels.values_mut().filter(|owned| owned.log.is_none());
+        without_log.for_each(|owned| owned.is_superseded = true);
+    }
+
+    /// Returns the channels with the history of a log that are selected.
+    pub(super) fn logged_names(&self, is_selected: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+        let logged = self.channels.iter().filter(|(_, owned)| owned.log.is_some());
+        let selected = logged.filter(|(name, _)| is_selected(name));
+        selected.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     pub(super) fn names(&self) -> Vec<Arc<str>> {
@@ -111,8 +120,8 @@ impl OwnedChannels {
         }
     }
 
-    /// Removes expired channels, of up to [`limits::CHANNELS_PER_TICK`] that are checked.
-    pub(super) fn expire(&mut self, now: Duration) {
+    /// Removes expired channels, of up to [`limits::CHANNELS_PER_TICK`] that are checked, and returns them.
+    pub(super) fn expire(&mut self, now: Duration) -> Vec<(Arc<str>, Owned)> {
         use std::ops::Bound::{Excluded, Unbounded};
         let from = self.expired_to.take();
         let from = from.as_deref().map_or(Unbounded, Excluded);
@@ -128,9 +137,10 @@ impl OwnedChannels {
                 break;
             }
         }
-        for name in expired {
-            self.channels.remove(&name);
-        }
+        let removed = expired.into_iter();
+        removed
+            .filter_map(|name| self.channels.remove(&name).map(|owned| (name, owned)))
+            .collect()
     }
 }
 
@@ -156,6 +166,11 @@ impl Owned {
             false => retained,
         };
         let is_unused = self.interests.is_empty() && self.members.is_empty() && self.transition.is_none();
+        // The reader of a log retains histories itself.
+        let retained = match self.log {
+            Some(_) => Duration::ZERO,
+            None => retained,
+        };
         is_unused && now >= self.last_used + retained
     }
 
@@ -180,6 +195,13 @@ impl Owned {
         self.epoch = epoch;
         if let Some(history) = &mut self.history {
             history.start_epoch(epoch);
+        }
+    }
+
+    /// Raises the floor to that of the log's reader.
+    pub(super) fn raise_log_floor(&mut self, floor: u64) {
+        if let (Some(history), Some(mark)) = (&mut self.history, &mut self.log) {
+            mark.raise(history, floor);
         }
     }
 
@@ -253,6 +275,10 @@ impl Node {
         settings: ChannelSettings,
         now: Duration,
     ) -> Result<&mut Owned, PublishOutcome> {
+        let logged = self.logged_partition(channel, &settings);
+        if logged.is_some_and(|partition| !self.can_serve_history(channel, partition)) {
+            return Err(PublishOutcome::Refused);
+        }
         if !self.owned.channels.contains_key(channel) {
             if self.owned.channels.len() >= limits::CHANNELS {
                 return Err(PublishOutcome::ChannelLimit);
@@ -261,7 +287,10 @@ impl Node {
             let owned = Owned {
                 settings,
                 epoch,
-                history: settings.history.map(|options| History::new(epoch, options)),
+                history: settings
+                    .history
+                    .filter(|_| logged.is_none())
+                    .map(|options| History::new(epoch, options)),
                 interests: Vec::new(),
                 members: BTreeMap::new(),
                 announced: BTreeMap::new(),
@@ -269,9 +298,11 @@ impl Node {
                 last_used: now,
                 is_superseded: false,
                 transition: None,
+                log: None,
             };
             self.owned.channels.insert(Arc::clone(channel), owned);
         }
+        self.join_history(channel, settings, now);
         let owned = self
             .owned
             .channels
@@ -315,14 +346,33 @@ impl Node {
             transition.retain(&published);
         }
         let position = owned.position().filter(|_| offset > 0);
+        self.fan_out(&channel, offset, &published, options.transient, now);
+        if let Some(idempotency) = options.idempotency {
+            self.keys.add(&channel, idempotency, position, now);
+        }
+        PublishOutcome::Published(position)
+    }
+
+    /// Sends a publication to all mirrors of a channel.
+    pub(super) fn fan_out(
+        &mut self,
+        channel: &Arc<str>,
+        offset: u64,
+        published: &Arc<Published>,
+        is_transient: bool,
+        now: Duration,
+    ) {
+        let Some(owned) = self.owned.channels.get(channel) else {
+            return;
+        };
         let interests: Vec<_> = owned
             .interests
             .iter()
             .map(|interest| (interest.node, interest.number, interest.marked))
             .collect();
         for (node, number, marked) in interests {
-            if marked.is_none() && self.take_credit(node, cost(&published)) {
-                let published = Arc::clone(&published);
+            if marked.is_none() && self.take_credit(node, cost(published)) {
+                let published = Arc::clone(published);
                 self.send(
                     node,
                     Frame::Publication {
@@ -331,14 +381,10 @@ impl Node {
                         published,
                     },
                 );
-            } else if marked.is_none() && !options.transient {
-                self.mark_interest(node, &channel, offset, now);
+            } else if marked.is_none() && !is_transient {
+                self.mark_interest(node, channel, offset, now);
             }
         }
-        if let Some(idempotency) = options.idempotency {
-            self.keys.add(&channel, idempotency, position, now);
-        }
-        PublishOutcome::Published(position)
     }
 
     fn mark_interest(&mut self, node: Uid, channel: &Arc<str>, offset: u64, now: Duration) {
@@ -352,6 +398,7 @@ impl Node {
 
     /// Sends a node the publications that it has missed for want of credit, or the state with a gap.
     pub(super) fn send_missed(&mut self, to: Uid, channel: &Arc<str>, now: Duration) {
+        self.refresh_history(channel);
         let Some(owned) = self.owned.channels.get_mut(channel) else {
             return;
         };
@@ -383,8 +430,21 @@ impl Node {
         position: Option<StreamPosition>,
         now: Duration,
     ) {
-        if matches!(self.admit(&channel, now), Admission::Elsewhere | Admission::Hold) {
-            return self.reject_subscription(from, number, &channel);
+        let logged = self.logged_partition(&channel, &settings);
+        match self.admit(&channel, logged.is_some(), now) {
+            Admission::Elsewhere | Admission::Hold => {
+                return self.reject_subscription(from, number, &channel);
+            }
+            Admission::Unready => {
+                self.send(from, Frame::NotOwner { number });
+                return;
+            }
+            Admission::Acting | Admission::Create => {}
+        }
+        if logged.is_some_and(|partition| self.must_wait_for_log(partition, position, now)) {
+            // It subscribes again.
+            self.send(from, Frame::NotOwner { number });
+            return;
         }
         let is_known = self.owned.channels.contains_key(&channel);
         let Ok(owned) = self.owned_channel(&channel, settings, now) else {
@@ -395,13 +455,16 @@ impl Node {
         owned.interests.retain(|interest| interest.node != from);
         if let Some(before) = position.filter(|position| position.offset > 0) {
             let is_foreign = before.epoch != owned.epoch && !owned.replaced.contains(&before.epoch);
-            if is_foreign && is_known && owned.history.is_some() {
+            if owned.log.is_some() {
+                // The epoch is that of the log.
+            } else if is_foreign && is_known && owned.history.is_some() {
                 // Another node has published in the channel meanwhile.
                 self.replace_epoch(&channel, before.epoch, now);
             } else if is_foreign {
                 owned.remember(before.epoch);
             }
         }
+        self.refresh_history(&channel);
         let Some(owned) = self.owned.channels.get_mut(&channel) else {
             return;
         };
@@ -503,6 +566,7 @@ impl Node {
 
     /// Sends all mirrors the state, without the publications that they have missed.
     pub(super) fn send_state_to_all(&mut self, channel: &Arc<str>, now: Duration) {
+        self.refresh_history(channel);
         let Some(owned) = self.owned.channels.get_mut(channel) else {
             return;
         };
@@ -530,7 +594,7 @@ impl Node {
     /// A former owner has published in another epoch.
     pub(super) fn end_epoch(&mut self, channel: &Arc<str>, epoch: Epoch) {
         let now = self.last_tick;
-        let owned = self.owned.channels.get(channel);
+        let owned = self.owned.channels.get(channel).filter(|owned| owned.log.is_none());
         if owned.is_some_and(|owned| owned.epoch != epoch && !owned.replaced.contains(&epoch)) {
             self.replace_epoch(channel, epoch, now);
         }
@@ -540,8 +604,8 @@ impl Node {
     pub(super) fn restart_epochs(&mut self) {
         let now = self.last_tick;
         for name in self.owned.names() {
-            let epoch = self.owned.channels.get(&name).map(|owned| owned.epoch);
-            if let Some(epoch) = epoch {
+            let owned = self.owned.channels.get(&name).filter(|owned| owned.log.is_none());
+            if let Some(epoch) = owned.map(|owned| owned.epoch) {
                 self.replace_epoch(&name, epoch, now);
             }
         }
@@ -549,9 +613,12 @@ impl Node {
 
     /// Ends a channel that another node owns now, and its epoch.
     pub(super) fn end_channel(&mut self, channel: &Arc<str>) {
-        let Some(owned) = self.owned.channels.remove(channel) else {
+        let Some(mut owned) = self.owned.channels.remove(channel) else {
             return;
         };
+        let is_logged = owned.log.is_some();
+        let now = self.last_tick;
+        self.put_back_history(channel, &mut owned, now);
         self.keys.take(channel);
         for interest in &owned.interests {
             let number = interest.number;
@@ -561,7 +628,8 @@ impl Node {
             // Its mirrors have missed publications of the other owner, which need no new epoch for that.
             return self.mirrors.forget_position(channel);
         }
-        if owned.has_published()
+        if !is_logged
+            && owned.has_published()
             && let Some(owner) = self.owner_of(channel)
         {
             let (channel, epoch) = (Arc::clone(channel), owned.epoch);
@@ -571,7 +639,7 @@ impl Node {
 }
 
 /// The planted fault: rebuilds the history with a floor of zero.
-fn forget_floor(history: &mut History<Arc<Published>>) {
+pub(super) fn forget_floor(history: &mut History<Arc<Published>>) {
     let position = history.position();
     let retained: Vec<_> = history
         .retained()

@@ -382,6 +382,7 @@ impl Node {
         let has_left = removed.is_some_and(|peer| peer.status.phase == Phase::Leaving);
         self.counts.removed += u64::from(!has_left);
         self.remove_members_of(uid);
+        self.mirrors.forget_progress(uid);
         self.reclaim_channels(uid, now);
         self.apply_view(now);
     }
@@ -411,6 +412,19 @@ impl Node {
     pub(super) fn set_known(&mut self, from: Uid, known: Vec<Uid>) {
         if let Some(peer) = self.peers.get_mut(&from) {
             peer.known = known;
+        }
+    }
+
+    /// Reports to all mirrors how far a partition of the log is read, where they have received all publications.
+    pub(super) fn send_progress(&mut self, progress: &Frame) {
+        self.loopback.push_back(progress.clone());
+        for peer in self.peers.values_mut() {
+            if progress.version() <= peer.version
+                && let Some(link) = &mut peer.link
+                && link.marked.is_empty()
+            {
+                link.queue.push_back(progress.clone());
+            }
         }
     }
 
@@ -474,6 +488,7 @@ impl Node {
 
     /// Applies a change of the membership: channels whose owner has changed.
     pub(super) fn apply_view(&mut self, now: Duration) {
+        self.review_partitions(now);
         self.plan_moves(now);
         self.move_mirrors(now);
         self.release_held(now);

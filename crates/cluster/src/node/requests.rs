@@ -141,6 +141,13 @@ impl Operation {
         }
     }
 
+    fn settings(&self) -> &ChannelSettings {
+        match self {
+            Operation::Publish(publish) => &publish.settings,
+            Operation::Query(_, settings, _) => settings,
+        }
+    }
+
     fn cost(&self) -> u64 {
         match self {
             Operation::Publish(publish) => cost(&publish.published),
@@ -203,9 +210,8 @@ impl Node {
     pub(super) fn request_local(&mut self, local: u64, operation: Operation, now: Duration) {
         let channel = operation.channel();
         // Most requests of an owner's own workers.
-        if !self.requests.lanes.contains_key(channel) && self.owned.contains(channel) {
-            let reply = self.execute(operation, now);
-            return self.reply(Origin::Workers(local), reply);
+        if !self.requests.lanes.contains_key(channel) && self.executes_at_once(&operation) {
+            return self.execute(Origin::Workers(local), operation, now);
         }
         self.submit(Origin::Workers(local), operation, now);
     }
@@ -227,27 +233,50 @@ impl Node {
             request,
             hops: hops.saturating_add(1),
         };
-        match self.admit(operation.channel(), now) {
-            Admission::Acting | Admission::Create => {
-                let reply = self.execute(operation, now);
-                self.reply(origin, reply);
-            }
+        let needs_log = self.logged_partition(operation.channel(), operation.settings()).is_some();
+        match self.admit(operation.channel(), needs_log, now) {
+            Admission::Acting | Admission::Create => self.execute(origin, operation, now),
             Admission::Elsewhere
                 if from != self.member.uid && hops < limits::RELAY_HOPS && self.version >= 2 =>
             {
                 self.submit(origin, operation, now);
             }
-            Admission::Elsewhere | Admission::Hold => self.reply(origin, operation.refused()),
+            Admission::Elsewhere | Admission::Hold | Admission::Unready => {
+                self.reply(origin, operation.refused());
+            }
         }
     }
 
-    /// Executes a request in a channel of this node.
-    fn execute(&mut self, operation: Operation, now: Duration) -> Reply {
-        match operation {
-            Operation::Publish(publish) => Reply::Published(self.publish_owned(publish, now)),
+    /// Executes a request in a channel of this node. The outcome of a publication in a log follows later.
+    fn execute(&mut self, origin: Origin, operation: Operation, now: Duration) {
+        let reply = match operation {
+            Operation::Publish(publish) => {
+                let logged = self.logged_partition(&publish.channel, &publish.settings);
+                match logged.filter(|_| !publish.options.transient) {
+                    Some(partition) => return self.publish_logged(origin, partition, publish, now),
+                    None => Reply::Published(self.publish_owned(publish, now)),
+                }
+            }
             Operation::Query(channel, settings, query) => {
                 Reply::Answer(self.query_owned(&channel, settings, query, now))
             }
+        };
+        self.reply(origin, reply);
+    }
+
+    /// Returns whether a request of this node's workers is executed without a detour.
+    fn executes_at_once(&self, operation: &Operation) -> bool {
+        let channel = operation.channel();
+        match self.logged_partition(channel, operation.settings()) {
+            // Otherwise it waits in its lane.
+            Some(partition) => {
+                let is_ready = match operation {
+                    Operation::Publish(publish) => self.can_append(partition, publish),
+                    Operation::Query(..) => true,
+                };
+                is_ready && self.owned.contains(channel)
+            }
+            None => self.owned.contains(channel),
         }
     }
 
@@ -409,7 +438,7 @@ impl Node {
         self.enqueue(request);
     }
 
-    fn reply(&mut self, origin: Origin, reply: Reply) {
+    pub(super) fn reply(&mut self, origin: Origin, reply: Reply) {
         match (origin, reply) {
             (Origin::Workers(request), Reply::Published(outcome)) => {
                 self.emit(Event::Published { request, outcome });

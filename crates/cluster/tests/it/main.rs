@@ -1,5 +1,6 @@
 //! Tests of nodes of a cluster.
 
+mod entries;
 mod frames;
 mod handover;
 mod nodes;

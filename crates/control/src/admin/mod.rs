@@ -207,7 +207,7 @@ const INDEX: &str = "\
 /push-cluster  this node of a push cluster, and the other nodes; 404 without one
 /metrics    metrics in the text format of Prometheus
 /healthz    200 while the process responds
-/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, lists of Kubernetes are missing, or a push gateway is linked to no push server
+/readyz     200 while it accepts requests and its sources deliver; 503 while it drains, a source does not deliver, lists of Kubernetes are missing, a push gateway is linked to no push server, or the log of a push cluster does not deliver
 /drain      POST: graceful shutdown
 /log        GET and PUT: the log level (error, warn, info, debug, trace)
 
@@ -350,6 +350,9 @@ fn show_ready(inner: &AdminContext, _: &Request<'_>, reply: &mut Reply<'_>) -> R
             503,
             "no node of the push cluster that owns channels is linked",
         ));
+    }
+    if let Some(reason) = inner.control.push_cluster().and_then(PushNode::log_failure) {
+        return Err(Error::new(503, reason));
     }
     let mut undelivered = inner.control.consumers().undelivered();
     undelivered.append(&mut inner.control.sources().undelivered());

@@ -1,6 +1,6 @@
 //! This process as a node of a push cluster, and the other nodes, as the administration shows them: one document for the API and the page.
 
-use ringmain_cluster::links::{ClusterReport, NodeReport};
+use ringmain_cluster::links::{ClusterReport, LogReport, NodeReport};
 use ringmain_cluster::member::{Member, Role, share_of_clients};
 use serde::Serialize;
 
@@ -36,10 +36,72 @@ pub(super) struct PushClusterStatus {
     pub(super) moved_channels: u64,
     /// Nodes that were removed because they were silent.
     pub(super) removed: u64,
+    /// The log behind the channels, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) log: Option<LogRow>,
     pub(super) nodes: Vec<NodeRow>,
     /// Further nodes, which are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) more_nodes: usize,
+}
+
+/// The log behind the channels.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct LogRow {
+    /// Beats of this node arrive through the log.
+    pub(super) ready: bool,
+    pub(super) connected: bool,
+    /// The reason why it is not connected.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) reason: String,
+    pub(super) partitions: usize,
+    /// The partitions that this node owns, and those of them that it reads.
+    pub(super) owned_partitions: usize,
+    pub(super) live_partitions: usize,
+    /// Channels whose publications in the log this node has.
+    pub(super) channels: usize,
+    /// Appends in flight.
+    pub(super) appends: usize,
+    /// The last time from the append of a beat to its arrival, in seconds.
+    pub(super) round_trip: f64,
+    /// The longest time since a beat of this node has arrived, over its partitions, in seconds.
+    pub(super) silent: f64,
+    pub(super) appended: u64,
+    pub(super) refused: u64,
+    pub(super) unknown: u64,
+    pub(super) repeated: u64,
+    pub(super) records: u64,
+    pub(super) unreadable: u64,
+    /// Lives that have begun, records that were gone, and records that were deleted before they were read.
+    pub(super) lives: u64,
+    pub(super) rollbacks: u64,
+    pub(super) trimmed: u64,
+}
+
+impl From<&LogReport> for LogRow {
+    fn from(log: &LogReport) -> LogRow {
+        LogRow {
+            ready: log.is_ready,
+            connected: log.is_connected,
+            reason: if log.is_connected { String::new() } else { log.reason.to_string() },
+            partitions: log.partitions,
+            owned_partitions: log.owned,
+            live_partitions: log.live,
+            channels: log.channels,
+            appends: log.appends,
+            round_trip: log.round_trip.as_secs_f64(),
+            silent: log.silent.as_secs_f64(),
+            appended: log.counts.appended,
+            refused: log.counts.refused,
+            unknown: log.counts.unknown,
+            repeated: log.counts.repeated,
+            records: log.counts.records,
+            unreadable: log.counts.unreadable,
+            lives: log.counts.lives,
+            rollbacks: log.counts.rollbacks,
+            trimmed: log.counts.trimmed,
+        }
+    }
 }
 
 /// Another node, as it has reported itself.
@@ -93,6 +155,7 @@ impl PushClusterStatus {
             gaps: report.counts.gaps,
             moved_channels: report.counts.moved,
             removed: report.counts.removed,
+            log: report.log.as_ref().map(LogRow::from),
             nodes: report.nodes.iter().map(NodeRow::from).collect(),
             ..PushClusterStatus::default()
         }

@@ -107,7 +107,8 @@ pub use push::{
     PushQuery, PushTokens,
 };
 pub use push_cluster::{
-    PushCluster, PushClusterTls, PushMembership, PushRebalance, PushRole, PushService, PushServicePort,
+    JetStreamLog, KafkaLog, PUSH_LOG_PARTITIONS, PushCluster, PushClusterTls, PushLog, PushLogEngine,
+    PushMembership, PushRebalance, PushRole, PushService, PushServicePort, PushTakeover, RedisLog, RedisLoss,
 };
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{

@@ -2,8 +2,9 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Certificate, Fraction};
+use super::{BrokerTls, Certificate, Fraction, KafkaSasl, NatsAccess, RedisAccess};
 
 /// This node of a push cluster, and the addresses of the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +25,108 @@ pub struct PushCluster {
     pub rebalance: Option<PushRebalance>,
     /// `None`: links are not encrypted, which is for loopback addresses only.
     pub tls: Option<PushClusterTls>,
+    /// The log behind the channels. `None`: their owners assign offsets, and the channels of an owner that is killed start a new epoch.
+    pub log: Option<Arc<PushLog>>,
+}
+
+/// The log behind the channels of a cluster. Equal on all nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushLog {
+    /// The broker.
+    pub engine: PushLogEngine,
+    /// The number of partitions, from 1 to [`PUSH_LOG_PARTITIONS`].
+    pub partitions: u16,
+    /// The time for which the broker retains entries, where the adapter sets it: Redis at each append, the others when they create the
+    /// stream or topic.
+    pub retention: Duration,
+    /// The part of the log that a new owner of a partition reads.
+    pub takeover: PushTakeover,
+}
+
+/// The most partitions of a log.
+pub const PUSH_LOG_PARTITIONS: u16 = 1024;
+
+/// The part of the log that a new owner of a partition reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PushTakeover {
+    /// Entries of this age are read before clients are served.
+    pub time: Duration,
+    /// The bytes of older entries that are read in the background.
+    pub bytes: usize,
+}
+
+/// The broker of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PushLogEngine {
+    /// Streams of Redis or Valkey, one for each partition.
+    Redis(RedisLog),
+    /// A stream of JetStream, with a subject for each partition.
+    JetStream(JetStreamLog),
+    /// A topic of Kafka.
+    Kafka(KafkaLog),
+}
+
+impl PushLogEngine {
+    /// Returns the name in metrics, logs and the configuration.
+    #[must_use]
+    pub const fn label(&self) -> &'static str {
+        match self {
+            PushLogEngine::Redis(_) => "redis",
+            PushLogEngine::JetStream(_) => "jetstream",
+            PushLogEngine::Kafka(_) => "kafka",
+        }
+    }
+}
+
+/// Streams of Redis or Valkey. The key of a partition is `{PREFIX:NUMBER}`, a hash tag as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisLog {
+    /// The servers.
+    pub access: RedisAccess,
+    /// The beginning of the keys.
+    pub prefix: Arc<str>,
+    /// The entries that a failover may lose.
+    pub loss: RedisLoss,
+}
+
+/// The entries that the restart of a Redis server, or the promotion of a replica, may lose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RedisLoss {
+    /// Acknowledged ones: another run ID is another life.
+    Possible,
+    /// None: each batch waits until the append-only file and so many replicas have it (`WAITAOF`), and the life outlives servers.
+    None {
+        /// The replicas.
+        replicas: u16,
+    },
+}
+
+/// A stream of JetStream, with the subjects `PREFIX.NUMBER`. It is created if it does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JetStreamLog {
+    /// The cluster, and how to log in.
+    pub access: NatsAccess,
+    /// The name of the stream.
+    pub stream: Arc<str>,
+    /// The beginning of the subjects.
+    pub prefix: Arc<str>,
+    /// The replicas of a stream that is created.
+    pub replicas: u16,
+}
+
+/// A topic of Kafka. It is created if it does not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KafkaLog {
+    /// Bootstrap servers, `HOST:PORT`.
+    pub servers: Vec<Arc<str>>,
+    /// The topic. Its number of partitions must be that of the log.
+    pub topic: Arc<str>,
+    /// The replication factor of a topic that is created.
+    pub replicas: u16,
+    /// SASL. `None`: not used.
+    pub sasl: Option<KafkaSasl>,
+    /// TLS. `None`: not used.
+    pub tls: Option<BrokerTls>,
 }
 
 /// The limits within which a node sends clients to other nodes.

@@ -73,19 +73,25 @@ impl ChannelShard {
         };
         let current = self.names.get(channel).copied();
         let current = current.and_then(|index| self.channels[index as usize].as_ref()?.position());
+        // Offsets of a log have holes.
         let is_continued = current.is_some_and(|current| {
-            let first = state
-                .publications
-                .first()
-                .map_or(end.offset, |(offset, _)| offset - 1);
-            current.epoch == end.epoch && current.offset == first
+            current.epoch == end.epoch && (state.floor..=end.offset).contains(&current.offset)
         });
         if is_continued {
             for (offset, published) in state.publications {
                 self.publish_mirrored(channel, offset, published, now);
             }
+            self.advance_mirror(channel, end.offset);
         }
         is_continued
+    }
+
+    /// Raises the position of a channel: its owner has no publication up to there that has not arrived.
+    fn advance_mirror(&mut self, channel: &str, offset: u64) {
+        let index = self.names.get(channel).copied();
+        if let Some(channel) = index.and_then(|index| self.channels[index as usize].as_mut()) {
+            channel.advance(offset);
+        }
     }
 
     /// Returns whether a subscriber has received publications, at another node, that have not arrived here yet.

@@ -16,7 +16,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Connects to one of the servers. What happens to the connection is sent to `events`.
-pub(super) async fn connect(access: &NatsAccess, events: mpsc::Sender<Event>) -> Result<Client, Failure> {
+pub(crate) async fn connect(access: &NatsAccess, events: mpsc::Sender<Event>) -> Result<Client, Failure> {
     let mut options = ConnectOptions::new()
         .name("ringmain")
         .connection_timeout(CONNECT_TIMEOUT)

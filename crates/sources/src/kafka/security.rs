@@ -1,12 +1,12 @@
 //! TLS and SASL to a Kafka cluster.
 
 use krafka::auth::{AuthConfig, TlsConfig};
-use ringmain_gateway::model::{BrokerTls, Kafka, SaslMechanism};
+use ringmain_gateway::model::{BrokerTls, KafkaSasl, SaslMechanism};
 
 /// The security settings of a client. `None`: neither TLS nor SASL.
-pub(super) fn security(kafka: &Kafka) -> Option<AuthConfig> {
-    let tls = kafka.tls.as_ref().map(tls_config);
-    let Some(sasl) = &kafka.sasl else {
+pub(crate) fn security(tls: Option<&BrokerTls>, sasl: Option<&KafkaSasl>) -> Option<AuthConfig> {
+    let tls = tls.map(tls_config);
+    let Some(sasl) = sasl else {
         return tls.map(AuthConfig::ssl);
     };
     let user = sasl.login.user.to_string();

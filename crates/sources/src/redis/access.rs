@@ -23,7 +23,7 @@ pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 /// The time for which a read waits for entries.
 pub(super) const BLOCK: Duration = Duration::from_secs(1);
 /// The interval at which Sentinels are queried for the master, which may be another while the connection lives.
-const MASTER_INTERVAL: Duration = Duration::from_secs(2);
+pub(crate) const MASTER_INTERVAL: Duration = Duration::from_secs(2);
 /// The port of a server without one.
 const PORT: u16 = 6379;
 
@@ -69,14 +69,14 @@ impl ConnectionLike for Connection {
 }
 
 /// The client of a deployment. The master of Sentinels is resolved when it is created.
-pub(super) struct Access<'a> {
+pub(crate) struct Access<'a> {
     access: &'a RedisAccess,
     /// One server, the nodes of a cluster, or the master.
     servers: Vec<ConnectionInfo>,
 }
 
 impl<'a> Access<'a> {
-    pub(super) async fn resolve(access: &'a RedisAccess) -> Result<Access<'a>, Failure> {
+    pub(crate) async fn resolve(access: &'a RedisAccess) -> Result<Access<'a>, Failure> {
         let servers = match &access.deployment {
             RedisDeployment::Sentinel(_) => vec![find_master(access).await?],
             RedisDeployment::Single | RedisDeployment::Cluster => {
@@ -106,19 +106,33 @@ impl<'a> Access<'a> {
             let connection = builder.build()?.get_async_connection().await?;
             return Ok(Connection::Cluster(connection));
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(response));
+        self.open_node(response).await.map(Connection::Node)
+    }
+
+    /// Opens a connection to a server, of a cluster to the first node that can be reached, with this limit for responses.
+    pub(crate) async fn open_node(&self, response: Duration) -> Result<MultiplexedConnection, Failure> {
         let mut failure = no_server();
         for server in &self.servers {
-            let client = Client::open(server.clone())?;
-            let connecting = connect(&client, &config);
-            match opened(server, timeout(CONNECT_TIMEOUT, connecting).await) {
-                Ok(connection) => return Ok(Connection::Node(connection)),
+            match open_server(server, response).await {
+                Ok(connection) => return Ok(connection),
                 Err(found) => failure = found,
             }
         }
         Err(failure)
+    }
+
+    /// Returns the configured servers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.access.servers.iter().map(|server| &**server)
+    }
+
+    /// Opens a connection to the node of a cluster at an address.
+    pub(crate) async fn open_at(
+        &self,
+        address: &str,
+        response: Duration,
+    ) -> Result<MultiplexedConnection, Failure> {
+        open_server(&info(self.access, address)?, response).await
     }
 
     /// Opens a connection for subscriptions: with any node of a cluster, which has the messages of all.
@@ -135,12 +149,12 @@ impl<'a> Access<'a> {
     }
 
     /// Returns once Sentinels name another master: the one that is connected may accept no writes, or be cut off.
-    pub(super) async fn watch_master(&self) -> Failure {
+    pub(crate) async fn watch_master(&self, interval: Duration) -> Failure {
         if !matches!(self.access.deployment, RedisDeployment::Sentinel(_)) {
             return std::future::pending().await;
         }
         loop {
-            tokio::time::sleep(MASTER_INTERVAL).await;
+            tokio::time::sleep(interval).await;
             // Without an answer of a Sentinel the master is the same as before.
             if let Ok(master) = find_master(self.access).await
                 && self.servers.iter().all(|server| server.addr() != master.addr())
@@ -149,6 +163,15 @@ impl<'a> Access<'a> {
             }
         }
     }
+}
+
+async fn open_server(server: &ConnectionInfo, response: Duration) -> Result<MultiplexedConnection, Failure> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_response_timeout(Some(response));
+    let client = Client::open(server.clone())?;
+    let connecting = connect(&client, &config);
+    opened(server, timeout(CONNECT_TIMEOUT, connecting).await)
 }
 
 /// Connects. A server that requires a login refuses the first command only: that is not left to the reader of a stream.

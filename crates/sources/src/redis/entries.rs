@@ -9,13 +9,13 @@ use redis::{FromRedisValue, Value, from_redis_value};
 
 /// The identifier of an entry: when it was added, in milliseconds, and its number among those of the same millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct EntryId {
-    pub(super) millis: u64,
-    pub(super) sequence: u64,
+pub(crate) struct EntryId {
+    pub(crate) millis: u64,
+    pub(crate) sequence: u64,
 }
 
 impl EntryId {
-    pub(super) fn parse(text: &str) -> Option<EntryId> {
+    pub(crate) fn parse(text: &str) -> Option<EntryId> {
         let (millis, sequence) = text.split_once('-').unwrap_or((text, "0"));
         Some(EntryId {
             millis: millis.parse().ok()?,

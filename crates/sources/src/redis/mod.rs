@@ -1,4 +1,4 @@
-//! Redis streams and Redis pub/sub: the files of this folder alone know the `redis` crate.
+//! Redis streams and Redis pub/sub: the files of this folder, and those of `log/redis`, alone know the `redis` crate.
 //!
 //! Publications have no offsets of Redis: an identifier of a stream's entry is larger than 2^53, and a Redis that lost data (a restart
 //! without AOF, a failover to a replica that lags) gives the identifiers that it lost to other entries, without a sign of it. Channels
@@ -14,9 +14,10 @@ mod streams;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::entries::EntryId;
 use crate::failure::Failure;
 
+pub(crate) use self::access::Access;
+pub(crate) use self::entries::EntryId;
 pub(crate) use self::lease::new_owner;
 pub(crate) use self::{pubsub::run as run_pubsub, streams::run as run_streams};
 

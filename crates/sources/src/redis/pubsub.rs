@@ -10,7 +10,7 @@ use ringmain_gateway::model::RedisPubSub;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::access::{Access, RESPONSE_TIMEOUT};
+use super::access::{Access, MASTER_INTERVAL, RESPONSE_TIMEOUT};
 use crate::failure::Failure;
 use crate::feed::{Feed, Partition, Record};
 use crate::limits;
@@ -98,7 +98,7 @@ async fn try_listen(redis: &RedisPubSub, feed: &mut Feed) -> Result<Failure, Fai
     Ok(tokio::select! {
         failure = receive => failure,
         failure = ping(&mut sink) => failure,
-        failure = access.watch_master() => failure,
+        failure = access.watch_master(MASTER_INTERVAL) => failure,
     })
 }
 

@@ -20,7 +20,7 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::access::{Access, BLOCK, Connection};
+use super::access::{Access, BLOCK, Connection, MASTER_INTERVAL};
 use super::entries::{Entry, EntryId, claim_reply, read_reply};
 use crate::failure::Failure;
 use crate::feed::{DeadLetter, Feed, Partition, Record};
@@ -90,7 +90,7 @@ async fn run_at(
         let mut sessions: FuturesUnordered<_> = readers.iter_mut().map(Reader::run).collect();
         tokio::select! {
             failure = sessions.next(), if !redis.streams.is_empty() => failure,
-            failure = access.watch_master() => Some(failure),
+            failure = access.watch_master(MASTER_INTERVAL) => Some(failure),
             never = shared.report() => match never {},
             never = letters.deliver(send) => match never {},
             _ = stopped.changed() => None,

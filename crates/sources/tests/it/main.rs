@@ -2,6 +2,8 @@
 
 #[cfg(feature = "jetstream")]
 mod jetstream;
+#[cfg(any(feature = "jetstream", feature = "kafka", feature = "redis"))]
+mod log;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "redis")]

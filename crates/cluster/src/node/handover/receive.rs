@@ -18,6 +18,7 @@ impl Node {
     /// The link to a node is lost: parts of channels are incomplete, and its requests are not answered.
     pub(in crate::node) fn drop_incoming(&mut self, from: Uid) {
         self.handovers.incoming.retain(|(uid, _), _| *uid != from);
+        self.handovers.unready.retain(|(uid, _), _| *uid != from);
     }
 
     /// Receives a part of a channel.
@@ -63,12 +64,23 @@ impl Node {
             return;
         }
         if is_last && let Some(incoming) = self.handovers.incoming.remove(&key) {
-            self.install(&channel, incoming, now);
-            let taken = Arc::clone(&channel);
-            self.send(from, Frame::HandoverTaken { channel: taken });
-            self.release(&channel, now);
-            self.pass_on(&channel, now);
+            let settings = incoming.head.as_ref().map(|head| head.settings);
+            let is_logged = settings.is_some_and(|it| self.logged_partition(&channel, &it).is_some());
+            if is_logged && !self.has_history(&channel) {
+                self.handovers.unready.insert(key, incoming);
+            } else {
+                self.take_channel(from, &channel, incoming, now);
+            }
         }
+    }
+
+    /// Takes a channel, all parts of which have arrived.
+    pub(super) fn take_channel(&mut self, from: Uid, channel: &Arc<str>, incoming: Incoming, now: Duration) {
+        self.install(channel, incoming, now);
+        let taken = Arc::clone(channel);
+        self.send(from, Frame::HandoverTaken { channel: taken });
+        self.release(channel, now);
+        self.pass_on(channel, now);
     }
 
     /// Moves a channel on that belongs to a third node in this node's view.
@@ -104,14 +116,19 @@ impl Node {
                 let end = (transition.until(), Arc::clone(channel));
                 self.handovers.transitions.insert(end);
             }
+            let settings = received.settings;
             self.owned.insert(channel, received);
+            self.join_history(channel, settings, now);
             return;
         };
+        let is_logged = local.log.is_some();
         let is_same = local.epoch == received.epoch;
         let has_both = local.has_published() && received.has_published() && !local.is_superseded;
         let prefers_received = local.is_superseded || !local.has_published();
         let members = received.members.clone();
-        if !is_same && has_both {
+        if is_logged {
+            // The log has both.
+        } else if !is_same && has_both {
             // Both have published: two nodes were owners.
             received.replaced.iter().for_each(|epoch| local.remember(*epoch));
             let other = received.epoch;
@@ -208,6 +225,7 @@ impl Incoming {
                 last_used: now.saturating_sub(head.idle),
                 is_superseded: false,
                 transition: (!transition.is_empty()).then_some(transition),
+                log: None,
             },
             keys: self.keys,
         }

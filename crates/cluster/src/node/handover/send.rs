@@ -100,6 +100,8 @@ impl Node {
             return;
         };
         let keys = self.keys.take(channel);
+        // The new owner has the history from the log.
+        self.put_back_history(channel, &mut owned, now);
         let cost = self.send_channel(channel, to, &mut owned, &keys, now);
         for interest in std::mem::take(&mut owned.interests) {
             self.send_moved(interest.node, interest.number, to);
@@ -191,7 +193,13 @@ impl Node {
             if self.owned.contains(&name) {
                 continue;
             }
-            sent.owned.start_epoch(self.draw_epoch());
+            let settings = sent.owned.settings;
+            let logged = self.logged_partition(&name, &settings);
+            if logged.is_none() {
+                sent.owned.start_epoch(self.draw_epoch());
+            } else if !self.has_history(&name) {
+                continue;
+            }
             let nodes = sent.owned.members.values().map(|member| (member.node, 0));
             let transition = Transition::new(nodes, Vec::new(), now);
             self.handovers
@@ -200,6 +208,7 @@ impl Node {
             sent.owned.transition = Some(transition);
             self.keys.restore(&name, sent.keys);
             self.owned.insert(&name, sent.owned);
+            self.join_history(&name, settings, now);
         }
     }
 

@@ -17,10 +17,14 @@ impl Node {
         query: ChannelQuery,
         now: Duration,
     ) -> Answer {
-        let owned = match self.owned_channel(channel, settings, now) {
-            Ok(owned) => owned,
+        match self.owned_channel(channel, settings, now) {
+            Ok(_) => {}
             Err(PublishOutcome::ChannelLimit) => return Answer::NotAvailable,
             Err(_) => return Answer::Unreachable,
+        }
+        self.refresh_history(channel);
+        let Some(owned) = self.owned.get_mut(channel) else {
+            return Answer::Unreachable;
         };
         match query {
             ChannelQuery::History { query, epoch } => {

@@ -1,6 +1,8 @@
 //! The shard of a channel at one node, as the workers have it, and its clients.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +11,57 @@ use ringmain_cluster::node::SyncKind;
 use ringmain_hub::history::{Epoch, History, HistoryOptions, Recovery, StreamPosition};
 use ringmain_hub::protocol::Published;
 
+use super::log::Fold;
 use super::world::{HISTORY, number_of};
 
 /// The data of each (channel, epoch, offset), for all clients.
 #[derive(Debug, Default)]
-pub(super) struct Oracle(BTreeMap<(String, Epoch, u64), Vec<u8>>);
+pub(super) struct Oracle {
+    data: BTreeMap<(String, Epoch, u64), Vec<u8>>,
+    /// The publications of the log, if there is one.
+    pub(super) log: Option<Rc<RefCell<Fold>>>,
+}
 
 impl Oracle {
+    /// Returns a publication that a client at a position has not received before one with this offset.
+    fn missed(&self, channel: &Arc<str>, from: StreamPosition, offset: u64) -> Option<u64> {
+        match &self.log {
+            Some(log) => log.borrow().between(channel, from, offset),
+            None => (from.offset + 1 != offset).then_some(from.offset + 1),
+        }
+    }
+
+    /// Checks that a client at a position has received all publications up to another one.
+    pub(super) fn check_complete(
+        &self,
+        channel: &Arc<str>,
+        at: Option<StreamPosition>,
+        top: StreamPosition,
+    ) -> Result<(), String> {
+        let is_complete = match (&self.log, at) {
+            (None, at) => at == Some(top),
+            (Some(_), None) => false,
+            (Some(log), Some(at)) => {
+                at.epoch == top.epoch && log.borrow().between(channel, at, top.offset + 1).is_none()
+            }
+        };
+        match is_complete {
+            true => Ok(()),
+            false => Err(format!("a client of {channel} has {at:?}, the channel {top:?}")),
+        }
+    }
+
+    /// Checks a publication against the log.
+    fn check_log(&self, channel: &str, epoch: Epoch, offset: u64, data: &[u8]) -> Result<(), String> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let position = StreamPosition { offset, epoch };
+        match log.borrow().data(&channel.into(), position) {
+            Some(stored) if stored == data => Ok(()),
+            Some(_) => Err(format!("{channel} {epoch} {offset} is another publication in the log")),
+            None => Err(format!("{channel} {epoch} {offset} is not in the log")),
+        }
+    }
+
     pub(super) fn check(
         &mut self,
         channel: &str,
@@ -23,10 +69,11 @@ impl Oracle {
         offset: u64,
         data: &[u8],
     ) -> Result<(), String> {
+        self.check_log(channel, epoch, offset, data)?;
         // The number of the publication; the rest only has a size.
         let data = data.split(|byte| *byte == b':').next().unwrap_or_default();
         let key = (channel.to_owned(), epoch, offset);
-        let known = self.0.entry(key).or_insert_with(|| data.to_vec());
+        let known = self.data.entry(key).or_insert_with(|| data.to_vec());
         if known == data {
             return Ok(());
         }
@@ -53,7 +100,12 @@ pub(super) struct Client {
     /// The time of the last delivery.
     pub(super) delivered_at: Duration,
     pub(super) reported_gaps: u64,
+    /// It has received publications at another node that its node does not have, since then.
+    pub(super) ahead_since: Option<Duration>,
 }
+
+/// The time for which a client waits for publications that it has received at another node.
+pub(super) const AHEAD: Duration = Duration::from_secs(5);
 
 impl Client {
     pub(super) fn new(channel: Arc<str>) -> Client {
@@ -64,6 +116,7 @@ impl Client {
             node: None,
             is_waiting: false,
             reported_gaps: 0,
+            ahead_since: None,
             arrived: Vec::new(),
             noted: 0,
             live_since: None,
@@ -81,7 +134,7 @@ impl Client {
         oracle.check(&self.channel, epoch, offset, &published.data)?;
         if let Some(position) = &self.position
             && position.epoch == epoch
-            && position.offset + 1 != offset
+            && (offset <= position.offset || oracle.missed(&self.channel, *position, offset).is_some())
         {
             return Err(format!(
                 "client {} of {} received {offset} after {} of {epoch} without a report of the gap",
@@ -100,14 +153,22 @@ impl Client {
     }
 
     /// Subscribes at a channel that has a state.
-    fn subscribe(&mut self, shard: &mut Shard, oracle: &mut Oracle, now: Duration) -> Result<(), String> {
+    pub(super) fn subscribe(&mut self, shard: &mut Shard, oracle: &mut Oracle, now: Duration) -> Result<(), String> {
         let top = shard.history.position();
         let is_ahead = |before: StreamPosition| before.epoch == top.epoch && before.offset > top.offset;
         if self.position.is_some_and(is_ahead) && self.is_waiting {
-            // Its node before was faster: this one requests the state of the owner.
-            shard.needs_state = true;
-            return Ok(());
+            let since = *self.ahead_since.get_or_insert(now);
+            if oracle.log.is_some() && now.saturating_sub(since) < AHEAD {
+                // Its node before was faster: this one will have the publications, too.
+                return Ok(());
+            }
+            // Without a log this one requests the state of the owner.
+            shard.needs_state = oracle.log.is_none();
+            if shard.needs_state {
+                return Ok(());
+            }
         }
+        self.ahead_since = None;
         self.is_waiting = false;
         let Some(before) = self.position else {
             self.position = Some(top);
@@ -176,6 +237,9 @@ impl Shard {
             for (offset, published) in state.publications {
                 self.publish(offset, &published, clients, oracle, now)?;
             }
+            if oracle.log.is_some() {
+                self.history.advance(position.offset);
+            }
             if self.history.position() != position {
                 return Err(format!(
                     "the node has {:?} and received a state that continues at {position:?}",
@@ -213,6 +277,9 @@ impl Shard {
         self.history.publish_at(offset, Arc::clone(published), bytes, now);
         for client in clients.iter_mut().filter(|client| !client.is_waiting) {
             client.deliver(oracle, epoch, offset, published)?;
+        }
+        for client in clients.iter_mut().filter(|client| client.ahead_since.is_some()) {
+            client.subscribe(self, oracle, now)?;
         }
         Ok(())
     }

@@ -20,6 +20,8 @@
 //! `CLUSTER_FIRST_SEED` is the first seed, so that several processes can share them.
 
 mod clients;
+mod log;
+mod logged;
 mod moves;
 mod rebalance;
 mod world;

@@ -37,7 +37,11 @@ fn publish_for(world: &mut World, time: Duration) -> Result<(), String> {
 
 /// Returns a world in which all clients are connected.
 fn calm(seed: u64, mutation: Option<Mutation>) -> Result<World, String> {
-    let mut world = World::new(seed, mutation, &[2]);
+    settled(World::new(seed, mutation, &[2]))
+}
+
+/// Lets a world start, and connects all clients.
+pub(super) fn settled(mut world: World) -> Result<World, String> {
     world.run_for(Duration::from_secs(4))?;
     world.connect_all();
     world.run_for(Duration::from_secs(1))?;
@@ -45,7 +49,10 @@ fn calm(seed: u64, mutation: Option<Mutation>) -> Result<World, String> {
 }
 
 pub(super) fn run_moves(seed: u64, mutation: Option<Mutation>) -> Result<(), String> {
-    let mut world = calm(seed, mutation)?;
+    check_moves(calm(seed, mutation)?)
+}
+
+pub(super) fn check_moves(mut world: World) -> Result<(), String> {
     world.add_plain_clients();
     publish_for(&mut world, Duration::from_secs(1))?;
     world.is_planned = true;
@@ -81,7 +88,10 @@ pub(super) fn run_moves(seed: u64, mutation: Option<Mutation>) -> Result<(), Str
 }
 
 pub(super) fn run_kill(seed: u64, mutation: Option<Mutation>) -> Result<(), String> {
-    let mut world = calm(seed, mutation)?;
+    check_kill(calm(seed, mutation)?)
+}
+
+pub(super) fn check_kill(mut world: World) -> Result<(), String> {
     publish_for(&mut world, Duration::from_millis(500))?;
     let host = world.pick(world.hosts.len());
     let killed_at = world.now;

@@ -5,18 +5,20 @@ mod events;
 mod network;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_cluster::frame::{Answer, ChannelSettings, FrameDecoder, Publish};
 use ringmain_cluster::member::{Member, Role, Uid};
-use ringmain_cluster::node::{Event, LinkId, Mutation, Node, NodeRequest};
+use ringmain_cluster::node::{Event, LinkId, LogOptions, Mutation, Node, NodeRequest};
 use ringmain_hub::history::{HistoryOptions, StreamPosition};
 use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
-use super::clients::{Client, Oracle, Shard};
+use super::clients::{AHEAD, Client, Oracle, Shard};
+use super::log::{LogFaults, MemoryLog};
 
 pub(super) const HISTORY: HistoryOptions = HistoryOptions {
     publications: 8,
@@ -33,6 +35,8 @@ const SETTINGS: ChannelSettings = ChannelSettings {
 pub(super) const CHANNELS: usize = 3;
 /// The time for which idempotency keys are remembered.
 const KEY_WINDOW: Duration = Duration::from_secs(3600);
+/// More bytes than a log has.
+const ALL: usize = 1 << 40;
 const CLIENTS: usize = 8;
 const STEP: Duration = Duration::from_millis(20);
 /// The step of runs of at least [`LONG`], in which nothing but time happens.
@@ -129,6 +133,12 @@ pub(super) struct World {
     answers: BTreeMap<u64, Answer>,
     requests: u64,
     names: u64,
+    pub(super) log: Option<MemoryLog>,
+    log_options: LogOptions,
+    /// The time of the last end or pause of a node.
+    pub(super) disturbed_at: Duration,
+    /// Until then no node ends or pauses, so that one notices that the log has lost records.
+    pub(super) calm_until: Duration,
 }
 
 /// Returns the number of a publication.
@@ -154,7 +164,28 @@ fn settings(channel: &str) -> ChannelSettings {
 
 impl World {
     pub(super) fn new(seed: u64, mutation: Option<Mutation>, versions: &'static [u16]) -> World {
-        let mut world = World::empty(seed, mutation, versions);
+        World::populated(World::empty(seed, mutation, versions))
+    }
+
+    /// Creates a world whose channels are in a log.
+    pub(super) fn with_log(seed: u64, mutation: Option<Mutation>, faults: LogFaults) -> World {
+        let mut world = World::empty(seed, mutation, &[3]);
+        let partitions = world.draw(1, 6) as u16;
+        let log = MemoryLog::new(seed, partitions, faults);
+        world.log_options = LogOptions {
+            partitions,
+            takeover_time: Duration::from_millis(world.draw(0, 3000)),
+            takeover_bytes: match world.draw(0, 2) {
+                0 => world.draw(0, 1 << 14) as usize,
+                _ => ALL,
+            },
+        };
+        world.oracle.log = Some(Rc::clone(&log.fold));
+        world.log = Some(log);
+        World::populated(world)
+    }
+
+    fn populated(mut world: World) -> World {
         let count = world.draw(2, 7);
         world.add_hosts(count);
         for number in 0..CLIENTS {
@@ -187,6 +218,14 @@ impl World {
             answers: BTreeMap::new(),
             requests: 0,
             names: 0,
+            log: None,
+            log_options: LogOptions {
+                partitions: 1,
+                takeover_time: Duration::ZERO,
+                takeover_bytes: 0,
+            },
+            disturbed_at: Duration::ZERO,
+            calm_until: Duration::ZERO,
         }
     }
 
@@ -205,6 +244,11 @@ impl World {
         }
     }
 
+    /// Lets clients begin anew.
+    pub(super) fn forget_positions(&mut self) {
+        self.clients.iter_mut().for_each(|client| client.position = None);
+    }
+
     pub(super) fn add_client(&mut self, channel: Arc<str>) {
         self.clients.push(Client::new(channel));
     }
@@ -212,6 +256,10 @@ impl World {
     /// Forgets the publications that were checked, so that a long run needs no memory.
     pub(super) fn forget_history(&mut self) {
         self.oracle = Oracle::default();
+        self.oracle.log = self.log.as_ref().map(|log| Rc::clone(&log.fold));
+        if let Some(log) = &self.log {
+            log.fold.borrow_mut().clear();
+        }
         self.requested.clear();
         self.answers.clear();
         self.keys.clear();
@@ -247,6 +295,9 @@ impl World {
         if let Some(mutation) = self.mutation {
             node.plant(mutation);
         }
+        if self.log.is_some() {
+            node.set_log(self.log_options);
+        }
         node
     }
 
@@ -270,6 +321,7 @@ impl World {
         client.name = Arc::clone(&name);
         client.node = Some(host);
         client.is_waiting = true;
+        client.ahead_since = None;
         let info = Arc::new(ClientInfo {
             user: format!("u{index}"),
             client: name.to_string(),
@@ -302,6 +354,7 @@ impl World {
         let client = &mut self.clients[index];
         let (channel, name) = (Arc::clone(&client.channel), Arc::clone(&client.name));
         client.is_waiting = false;
+        client.ahead_since = None;
         let Some(host) = client.node.take() else { return };
         let now = self.now;
         let has_others = self
@@ -339,7 +392,9 @@ impl World {
         let mut data = format!("{request}:").into_bytes();
         data.resize(data.len() + size, b'x');
         let is_plain = number >= CHANNELS;
-        let key = key.filter(|_| !is_plain);
+        // An owner that reads a part of the log only does not know older keys.
+        let knows_keys = self.log.is_none() || self.log_options.takeover_bytes == ALL;
+        let key = key.filter(|_| !is_plain && knows_keys);
         if self.is_planned {
             self.published_at.insert(request, (now, is_plain));
         }
@@ -432,7 +487,15 @@ impl World {
         let Some(node) = &mut self.hosts[host].node else {
             return Ok(());
         };
+        if let Some(log) = &mut self.log {
+            for event in log.poll(host, now) {
+                node.receive_log(event, now);
+            }
+        }
         node.tick(now);
+        if let Some(log) = &mut self.log {
+            log.submit(host, node.take_log_requests(), now);
+        }
         for _ in 0..self.hosts[host].events_per_step {
             let node = self.hosts[host].node.as_mut();
             let Some(event) = node.and_then(Node::poll_event) else {
@@ -441,6 +504,7 @@ impl World {
             self.handle_event(host, event)?;
             self.note_arrivals();
         }
+        self.release_ahead(host)?;
         let Some(node) = &mut self.hosts[host].node else {
             return Ok(());
         };
@@ -458,6 +522,20 @@ impl World {
                 let pipe = &mut link.pipes[end];
                 let at = pipe.bytes.back().map_or(now, |(at, _)| *at).max(now + delay);
                 pipe.bytes.push_back((at, bytes));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the wait of clients for publications that their node does not have.
+    fn release_ahead(&mut self, host: usize) -> Result<(), String> {
+        let now = self.now;
+        for client in self.clients.iter_mut().filter(|client| client.node == Some(host)) {
+            let is_late = client.ahead_since.is_some_and(|since| now >= since + AHEAD);
+            if let Some(shard) = self.hosts[host].shards.get_mut(&client.channel)
+                && is_late
+            {
+                client.subscribe(shard, &mut self.oracle, now)?;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ mod nats;
 mod policies;
 mod push;
 mod push_cluster;
+mod push_log;
 mod routes;
 mod sources;
 mod traffic;

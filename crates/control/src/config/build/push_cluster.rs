@@ -60,6 +60,10 @@ impl Builder<'_> {
             None => None,
             Some(at) => Some(self.build_cluster_tls(at.value?, at.position)?),
         };
+        let log = match part.log {
+            None => None,
+            Some(at) => Some(self.build_push_log(at.value?, at.position)?),
+        };
         let (listen, listen_at) = listen?;
         if tls.is_none() && !listen.ip().is_loopback() {
             let expected =
@@ -86,6 +90,7 @@ impl Builder<'_> {
             listen,
             nodes,
             tls,
+            log,
         }))
     }
 

@@ -20,7 +20,7 @@ use crate::limits::SOURCES;
 /// The default distance from which a log is read back: as much as clients that reconnect may have missed.
 const DEFAULT_START: StartPosition = StartPosition::Back(Duration::from_secs(60));
 
-fn server_addresses(servers: OneOrManyField<Parsed<BrokerServer>>) -> Vec<Arc<str>> {
+pub(super) fn server_addresses(servers: OneOrManyField<Parsed<BrokerServer>>) -> Vec<Arc<str>> {
     let servers = parsed_items(servers).into_iter();
     servers.map(|server| server.0.into()).collect()
 }
@@ -204,7 +204,7 @@ impl Builder<'_> {
         }
     }
 
-    fn build_broker_tls(&self, part: Field<document::BrokerTlsSection>) -> Option<model::BrokerTls> {
+    pub(super) fn build_broker_tls(&self, part: Field<document::BrokerTlsSection>) -> Option<model::BrokerTls> {
         let part = field_value(part)?;
         let tls = self.build_nats_tls(document::NatsTlsSection {
             server_name: part.server_name,
@@ -253,18 +253,7 @@ impl Builder<'_> {
             let found = format!("{}: {error}", quote(pattern));
             self.errors.report(at.position, "a regular expression", found);
         }
-        let sasl = part.sasl.and_then(|at| {
-            let sasl = at.value?;
-            self.require_key(sasl.user.is_some(), "`user`", at.position, ());
-            self.require_key(sasl.password.is_some(), "`password`", at.position, ());
-            Some(model::KafkaSasl {
-                mechanism: parsed_value(sasl.mechanism).unwrap_or(SaslMechanism::ScramSha512),
-                login: BrokerLogin {
-                    user: field_value(sasl.user)?.into(),
-                    password: Secret::new(field_value(sasl.password)?.into_bytes()),
-                },
-            })
-        });
+        let sasl = self.build_kafka_sasl(part.sasl);
         let kafka = model::Kafka {
             servers: server_addresses(part.servers),
             topics: self.non_empty_names(part.topics),
@@ -276,6 +265,23 @@ impl Builder<'_> {
             tls: self.build_broker_tls(part.tls),
         };
         self.build_source(mapping, &ChannelTemplate::key(), SourceKind::Kafka(kafka), errors)
+    }
+
+    pub(super) fn build_kafka_sasl(
+        &self,
+        part: Field<document::KafkaSaslSection>,
+    ) -> Option<model::KafkaSasl> {
+        let at = part?;
+        let sasl = at.value?;
+        self.require_key(sasl.user.is_some(), "`user`", at.position, ());
+        self.require_key(sasl.password.is_some(), "`password`", at.position, ());
+        Some(model::KafkaSasl {
+            mechanism: parsed_value(sasl.mechanism).unwrap_or(SaslMechanism::ScramSha512),
+            login: BrokerLogin {
+                user: field_value(sasl.user)?.into(),
+                password: Secret::new(field_value(sasl.password)?.into_bytes()),
+            },
+        })
     }
 
     fn build_jetstream(
@@ -326,7 +332,7 @@ impl Builder<'_> {
         )
     }
 
-    fn build_redis_access(
+    pub(super) fn build_redis_access(
         &self,
         keys: RedisAccessKeys,
         database: Field<u32>,

@@ -36,6 +36,9 @@ pub(in crate::config) struct PushClusterSection {
     pub(in crate::config) rebalance: Field<PushRebalanceSection>,
     /// Mutual TLS between the nodes. Default: none, links are not encrypted.
     pub(in crate::config) tls: Field<PushClusterTlsSection>,
+    /// A log behind the channels with history. Equal on all nodes, which are restarted together when it is added or removed. Default: none,
+    /// the channels of a node that is killed start a new epoch.
+    pub(in crate::config) log: Field<super::PushLogSection>,
 }
 
 /// Sends clients of a node with more than its share to other nodes: they are disconnected with code 3011, on which SDKs reconnect at once.

@@ -189,6 +189,31 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         CLUSTER,
         "{listen: '127.0.0.1:7946', nodes: 'push:7946', rebalance: @}",
     ),
+    (
+        "PushLog",
+        CLUSTER,
+        "{listen: '127.0.0.1:7946', nodes: 'push:7946', log: @}",
+    ),
+    (
+        "PushTakeover",
+        CLUSTER,
+        "{listen: '127.0.0.1:7946', nodes: 'push:7946', log: {redis: {servers: 'a:1'}, takeover: @}}",
+    ),
+    (
+        "PushLogRedis",
+        CLUSTER,
+        "{listen: '127.0.0.1:7946', nodes: 'push:7946', log: {redis: @}}",
+    ),
+    (
+        "PushLogJetStream",
+        CLUSTER,
+        "{listen: '127.0.0.1:7946', nodes: 'push:7946', log: {jetstream: @}}",
+    ),
+    (
+        "PushLogKafka",
+        CLUSTER,
+        "{listen: '127.0.0.1:7946', nodes: 'push:7946', log: {kafka: @}}",
+    ),
     ("Nats", PUSH, "{anonymous: true, nats: {prices: @}}"),
     (
         "NatsTls",

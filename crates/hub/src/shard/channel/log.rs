@@ -92,6 +92,13 @@ impl Channel {
         self.log.alias = None;
     }
 
+    /// Raises the position: no publication is between the current one and this one.
+    pub(in crate::shard) fn advance(&mut self, offset: u64) {
+        if let Some(history) = &mut self.history {
+            history.advance(offset);
+        }
+    }
+
     /// Raises the floor: publications of its log below an offset may be missing.
     pub(in crate::shard) fn raise_floor(&mut self, floor: u64) {
         self.log.alias = None;

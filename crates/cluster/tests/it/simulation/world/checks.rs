@@ -58,7 +58,7 @@ impl World {
             .keys
             .entry((Arc::clone(&requested.channel), key.clone()))
             .or_insert(position);
-        // Another owner has another epoch, and does not know the keys.
+        // Without a log another owner has another epoch, and does not know the keys.
         if first.epoch == epoch && *first != position {
             return Err(format!("{key} was published at {first:?} and {position:?}"));
         }
@@ -197,7 +197,8 @@ impl World {
             return Err(format!("history of {name} was not answered"));
         };
         for client in &self.clients {
-            if client.channel == name && client.node.is_some() && client.position != Some(position) {
+            let is_here = client.channel == name && client.node.is_some();
+            if is_here && self.oracle.check_complete(&name, client.position, position).is_err() {
                 return Err(format!(
                     "client {} of {name} has {:?}, the channel {position:?} ({} retained)",
                     client.name,
@@ -215,6 +216,11 @@ impl World {
             let counts = node.counts();
             if counts.mirrors + counts.owned + counts.requests > 0 {
                 return Err(format!("{} retains {counts:?}", node.member().name));
+            }
+            if let Some(log) = node.log_report(self.now)
+                && log.channels > 0
+            {
+                return Err(format!("{} retains {log:?}", node.member().name));
             }
         }
         Ok(())

@@ -11,9 +11,18 @@ impl World {
     /// Lets something happen.
     pub(in crate::simulation) fn step(&mut self) {
         let host = self.pick(self.hosts.len());
+        if self.log.is_some() {
+            self.disturb_log(host);
+        }
         match self.draw(0, 34) {
-            0 => self.kill(host),
+            0 if self.is_calm() => {}
+            0 => {
+                self.disturbed_at = self.now;
+                self.kill(host);
+            }
+            1 | 9..=12 if self.is_calm() => {}
             1 => {
+                self.disturbed_at = self.now;
                 let pause = Duration::from_millis(self.draw(100, 8000));
                 self.hosts[host].paused_until = self.now + pause;
             }
@@ -49,10 +58,40 @@ impl World {
         }
     }
 
+    /// Returns whether nodes must remain as they are.
+    fn is_calm(&self) -> bool {
+        self.now < self.calm_until
+    }
+
+    /// Lets something happen to the log.
+    fn disturb_log(&mut self, host: usize) {
+        let now = self.now;
+        let (choice, time) = (self.draw(0, 40), self.draw(100, 9000));
+        let is_quiet = now >= self.disturbed_at + Duration::from_secs(6) && self.cut.is_empty();
+        let has_paused = self.hosts.iter().any(|host| host.paused_until > now);
+        let time = Duration::from_millis(time);
+        let Some(log) = &mut self.log else { return };
+        let faults = log.faults;
+        match choice {
+            0 if faults.rolls_back => log.roll_back(false, now),
+            1..=3 if faults.rolls_back && is_quiet && !has_paused && log.is_settled() => {
+                log.roll_back(true, now);
+                self.calm_until = now + Duration::from_secs(10);
+            }
+            4 if faults.vanishes => log.vanish(time, now),
+            5 if faults.lags => log.lag(time, now),
+            6 => log.cut(Some(host), now),
+            7 => log.trim(Duration::from_secs(60), now),
+            8 if faults.rolls_back => log.trim(Duration::from_millis(500), now),
+            _ => {}
+        }
+    }
+
     /// Starts a node in place of one that has ended.
     pub(in crate::simulation) fn join(&mut self, host: usize) {
         if self.hosts[host].node.is_none() {
             let role = self.draw_role();
+            self.disturbed_at = self.now;
             let node = self.start(role);
             self.hosts[host] = Host::new(node);
         }
@@ -77,6 +116,7 @@ impl World {
         {
             return;
         }
+        self.disturbed_at = now;
         if let Some(node) = &mut self.hosts[host].node {
             node.leave(now);
             self.hosts[host].leaving_since = Some(now);
@@ -129,6 +169,10 @@ impl World {
     pub(super) fn end(&mut self, host: usize) {
         let ended = self.hosts[host].node.as_ref();
         self.ended.extend(ended.map(|node| (host, node.member().uid)));
+        let now = self.now;
+        if let Some(log) = &mut self.log {
+            log.remove_host(host, now);
+        }
         self.hosts[host] = Host {
             events_per_step: usize::MAX,
             ..Host::default()

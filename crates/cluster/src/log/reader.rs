@@ -1,0 +1,699 @@
+//! The reader of one partition: its life, and the histories of its channels.
+//!
+//! ```text
+//! Closed ── follow ──▶ Requested ── Opened ──▶ Reading ── end reached, life known and bound ──▶ attached: the node serves the channels
+//!    ▲                                            │
+//!    └──────────────── Closed ────────────────────┘   attached readers remain so, and serve what they have
+//! ```
+//!
+//! A reader that finds another record in place of the one that it has read last detaches and begins again. The life is known from a
+//! [`LifeEntry`], or from a [`Beat`] whose writer had read up to where this reader begins. Older parts are filled in after that.
+//!
+//! All decisions depend on records alone, so readers of the same records come to the same lives, offsets and repetitions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_hub::history::{History, HistoryOptions, StreamPosition};
+use ringmain_hub::mail::Idempotency;
+use ringmain_hub::protocol::Published;
+
+use super::{Beat, Binding, Entry, EntryId, Life, LifeEntry, Opened, Record};
+use crate::frame::{ChannelSettings, Publish};
+use crate::limits;
+use crate::node::idempotency::IdempotencyKeys;
+
+/// The state of the subscription at the adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReaderState {
+    /// The partition is not read.
+    Closed,
+    /// It was requested.
+    Requested,
+    /// Records arrive. Those up to `end` were in the log when it was opened.
+    Reading { end: u64 },
+}
+
+/// The relation of a history's floor to that of its reader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FloorMark {
+    /// The floor of the history when it was last brought up to the reader's. A higher one is its own.
+    floor: u64,
+    /// The history has dropped publications: its floor is its own.
+    is_clipped: bool,
+}
+
+/// The history of a channel that the node does not serve at the moment.
+#[derive(Debug)]
+pub(crate) struct LoggedHistory {
+    pub(crate) history: History<Arc<Published>>,
+    pub(crate) mark: FloorMark,
+    position_ttl: Duration,
+    last_used: Duration,
+}
+
+/// The part of the log that was read before the reader began.
+#[derive(Clone, Copy, Debug)]
+struct Fill {
+    is_requested: bool,
+    is_done: bool,
+    bytes_left: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    state: ReaderState,
+    binding: Binding,
+    life: Option<(Life, Binding)>,
+    /// A beat that proves the life once its writer's position was read.
+    unproven: Option<Beat>,
+    has_begun: bool,
+    /// The number of the last record.
+    position: u64,
+    /// Its digest, if it was read.
+    digest: Option<u64>,
+    /// The next record must be the last one again.
+    must_verify: bool,
+    /// All records of this life above this number were read.
+    floor: u64,
+    /// The last publication of the channels that were forgotten.
+    forgotten: u64,
+    is_attached: bool,
+    channels: BTreeMap<Arc<str>, LoggedHistory>,
+    /// The channels that the node serves.
+    pub(crate) serving: usize,
+    keys: IdempotencyKeys,
+    /// The time of the log, and of the oldest record that was read.
+    now_ms: i64,
+    oldest_ms: Option<i64>,
+    fill: Fill,
+    fill_bytes: usize,
+    opened_at: Duration,
+}
+
+/// The meaning of a record.
+#[derive(Debug)]
+pub(crate) enum Read {
+    /// It changes nothing.
+    Nothing,
+    /// A publication.
+    Publication {
+        id: EntryId,
+        publish: Publish,
+        age: Duration,
+        /// Its key was used before: the position of the first publication. This one has no place in the channel.
+        first: Option<Option<StreamPosition>>,
+    },
+    /// A beat.
+    Beat { id: EntryId },
+    /// A new life has begun.
+    LifeStarted { id: EntryId },
+    /// The record that was read last is gone, or is another one.
+    RolledBack,
+}
+
+impl Reader {
+    /// Creates a reader that fills in up to so many bytes of older records.
+    pub(crate) fn new(fill_bytes: usize, now: Duration) -> Reader {
+        Reader {
+            state: ReaderState::Closed,
+            binding: Binding(0),
+            life: None,
+            unproven: None,
+            has_begun: false,
+            position: 0,
+            digest: None,
+            must_verify: false,
+            floor: 0,
+            forgotten: 0,
+            is_attached: false,
+            channels: BTreeMap::new(),
+            serving: 0,
+            keys: IdempotencyKeys::default(),
+            now_ms: 0,
+            oldest_ms: None,
+            fill: Fill {
+                is_requested: false,
+                is_done: false,
+                bytes_left: fill_bytes,
+            },
+            fill_bytes,
+            opened_at: now,
+        }
+    }
+
+    pub(crate) fn state(&self) -> ReaderState {
+        self.state
+    }
+
+    pub(crate) fn set_requested(&mut self) {
+        self.state = ReaderState::Requested;
+    }
+
+    /// Returns whether the node serves the channels.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.is_attached
+    }
+
+    /// Returns whether appended records will be read, in the current life.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_attached && self.is_caught_up() && self.is_bound()
+    }
+
+    /// Returns whether the current life is one of the broker that is read. What the log has before another one begins is in no life: the
+    /// broker may have used the numbers before.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.life.is_some_and(|(_, binding)| binding == self.binding)
+    }
+
+    fn is_caught_up(&self) -> bool {
+        matches!(self.state, ReaderState::Reading { end } if self.position >= end && !self.must_verify)
+    }
+
+    /// Returns the number from which the reader continues: the last record, which it recognizes, or the one above. `None`: it begins.
+    pub(crate) fn continues_at(&self) -> Option<u64> {
+        let next = match self.digest {
+            Some(_) => self.position,
+            None => self.position + 1,
+        };
+        self.has_begun.then_some(next)
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    pub(crate) fn life(&self) -> Option<Life> {
+        self.life.map(|(life, _)| life)
+    }
+
+    /// Returns the binding of the broker that is read.
+    pub(crate) fn binding(&self) -> Binding {
+        self.binding
+    }
+
+    pub(crate) fn opened_at(&self) -> Duration {
+        self.opened_at
+    }
+
+    /// Returns whether older records are still being filled in.
+    pub(crate) fn is_filling(&self) -> bool {
+        !self.fill.is_done
+    }
+
+    /// Returns the position after a record of this life.
+    pub(crate) fn position_at(&self, number: u64) -> Option<StreamPosition> {
+        let (life, _) = self.life.filter(|_| number > self.floor && self.is_bound())?;
+        Some(StreamPosition {
+            offset: number,
+            epoch: life.epoch(),
+        })
+    }
+
+    /// Returns the content of a beat.
+    pub(crate) fn beat(&self) -> Option<Beat> {
+        let (life, binding) = self.life?;
+        Some(Beat {
+            life,
+            binding,
+            seen: self.position,
+        })
+    }
+
+    /// Handles the start of reading.
+    pub(crate) fn open(&mut self, opened: &Opened, now: Duration) -> Opening {
+        self.state = ReaderState::Reading { end: opened.end };
+        self.binding = opened.binding;
+        let Some(next) = self.continues_at() else {
+            self.has_begun = true;
+            self.opened_at = now;
+            self.position = opened.from.saturating_sub(1);
+            self.floor = self.position;
+            self.fill.is_done = opened.from <= opened.first.max(1);
+            return Opening::Started;
+        };
+        if self.digest.is_some() && opened.end < self.position {
+            return Opening::RolledBack;
+        }
+        if opened.from > next {
+            // The retention has passed meanwhile.
+            self.trim(opened.from);
+            return Opening::Trimmed;
+        }
+        self.must_verify = self.digest.is_some();
+        Opening::Continued
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.state = ReaderState::Closed;
+        self.must_verify = false;
+        self.fill.is_requested = false;
+    }
+
+    /// Begins again, after what was read has gone. Channels that the node serves keep their histories until the reader is attached again.
+    pub(crate) fn restart(&mut self, now: Duration) {
+        let (serving, fill_bytes) = (self.serving, self.fill_bytes);
+        *self = Reader::new(fill_bytes, now);
+        self.serving = serving;
+    }
+
+    /// Handles the loss of records below `first`, which were not read.
+    pub(crate) fn trim(&mut self, first: u64) {
+        let floor = first.saturating_sub(1);
+        if floor <= self.position {
+            return;
+        }
+        self.position = floor;
+        self.digest = None;
+        self.raise_floor(floor);
+    }
+
+    fn raise_floor(&mut self, floor: u64) {
+        self.floor = floor;
+        // What is older has no part in it.
+        self.fill.is_done = true;
+        for logged in self.channels.values_mut() {
+            logged.mark.raise(&mut logged.history, floor);
+        }
+    }
+
+    /// Handles the next record.
+    pub(crate) fn read(&mut self, record: Record, now_ms: i64) -> Read {
+        let Record {
+            number,
+            time_ms,
+            digest,
+            entry,
+        } = record;
+        self.now_ms = self.now_ms.max(now_ms);
+        if self.must_verify && number >= self.position {
+            self.must_verify = false;
+            return match number == self.position && Some(digest) == self.digest {
+                true => Read::Nothing,
+                false => Read::RolledBack,
+            };
+        }
+        if number <= self.position {
+            // An adapter does not repeat records.
+            return Read::Nothing;
+        }
+        self.position = number;
+        self.digest = Some(digest);
+        self.oldest_ms.get_or_insert(time_ms);
+        match entry {
+            Ok(Entry::Publication { id, publish }) => self.read_publication(number, time_ms, id, publish),
+            Ok(Entry::Beat { id, beat }) => {
+                // The life at the begin is known to those that have read up to there.
+                if self.life.is_none() && beat.seen >= self.floor {
+                    self.life = Some((beat.life, beat.binding));
+                } else {
+                    self.unproven.get_or_insert(beat);
+                }
+                Read::Beat { id }
+            }
+            Ok(Entry::Life { id, life }) => {
+                self.start_life(number, life);
+                Read::LifeStarted { id }
+            }
+            Err(_) => Read::Nothing,
+        }
+    }
+
+    fn read_publication(&mut self, number: u64, time_ms: i64, id: EntryId, publish: Publish) -> Read {
+        let at = Duration::from_millis(time_ms.max(0) as u64);
+        let position = self.position_at(number);
+        let first = publish.options.idempotency.as_ref().and_then(|idempotency| {
+            let first = self.keys.find(&publish.channel, idempotency, at);
+            if first.is_none() {
+                self.keys
+                    .add(&publish.channel, idempotency.clone(), position, at);
+            }
+            first
+        });
+        let age = Duration::from_millis(self.now_ms.saturating_sub(time_ms).max(0) as u64);
+        Read::Publication {
+            id,
+            publish,
+            age,
+            first,
+        }
+    }
+
+    fn start_life(&mut self, number: u64, life: LifeEntry) {
+        self.life = Some((life.life, life.binding));
+        // A reader that begins in this life does not know those of the lives before.
+        self.keys = IdempotencyKeys::default();
+        self.raise_floor(number);
+        for logged in self.channels.values_mut() {
+            logged.history.start_epoch(life.life.epoch());
+        }
+    }
+
+    /// Returns whether the node must append a new life before the channels can be served: there is none, or it is bound to another state
+    /// of the broker.
+    pub(crate) fn needs_life(&self) -> bool {
+        // Without a beat in the part that was read, an older part may have one.
+        let is_unknown = self.life.is_none() && !self.fill.is_done;
+        self.is_caught_up() && !self.is_bound() && !is_unknown
+    }
+
+    /// Returns whether a life that is appended will be read.
+    pub(crate) fn can_append_life(&self) -> bool {
+        self.is_caught_up()
+    }
+
+    /// Attaches the reader if it has reached the end. Returns whether it was not attached before.
+    pub(crate) fn try_attach(&mut self) -> bool {
+        let Some(life) = self.life() else {
+            return false;
+        };
+        if self.is_attached || !self.is_caught_up() || !self.is_bound() {
+            return false;
+        }
+        self.is_attached = true;
+        for logged in self.channels.values_mut() {
+            logged.history.set_epoch(life.epoch());
+        }
+        true
+    }
+
+    /// Returns the number below which older records are needed next, with their bytes, and notes that they are requested.
+    pub(crate) fn next_fill(&mut self) -> Option<(u64, usize)> {
+        let may_fill = self.is_attached || self.life.is_none();
+        if !self.is_caught_up() || !may_fill || self.fill.is_done || self.fill.is_requested {
+            return None;
+        }
+        self.fill.is_requested = true;
+        Some((self.floor + 1, limits::LOG_TAIL_BYTES))
+    }
+
+    /// Handles records below the floor. Returns the publications of this life, in order.
+    pub(crate) fn read_older(
+        &mut self,
+        from: u64,
+        records: Vec<Record>,
+        is_first: bool,
+        now_ms: i64,
+    ) -> Vec<OlderPublication> {
+        self.fill.is_requested = false;
+        self.now_ms = self.now_ms.max(now_ms);
+        let bytes: usize = records.iter().map(Record::cost).sum();
+        self.fill.bytes_left = self.fill.bytes_left.saturating_sub(bytes.max(1));
+        let before = self.floor;
+        self.floor = from.saturating_sub(1).min(before);
+        let mut part = OlderPart {
+            above: before,
+            ..OlderPart::default()
+        };
+        for record in records.into_iter().filter(|record| record.number <= before) {
+            self.read_older_record(record, &mut part);
+        }
+        if self.life.is_none() {
+            let unproven = self.unproven.filter(|beat| beat.seen >= self.floor);
+            self.life = part.life.or(unproven.map(|beat| (beat.life, beat.binding)));
+        }
+        for (channel, idempotency, number, at) in part.firsts {
+            // Otherwise a newer one of the same key was delivered.
+            if self.find_key(&channel, &idempotency).is_none() {
+                let position = self.position_at(number);
+                self.keys.add(&channel, idempotency, position, at);
+            }
+        }
+        let is_spent = self.fill.bytes_left == 0 && self.life.is_some();
+        self.fill.is_done |= is_first || is_spent || part.has_life_entry;
+        part.publications
+    }
+
+    fn read_older_record(&mut self, record: Record, part: &mut OlderPart) {
+        let (number, time_ms) = (record.number, record.time_ms);
+        self.oldest_ms = Some(self.oldest_ms.map_or(time_ms, |oldest| oldest.min(time_ms)));
+        match record.entry {
+            Ok(Entry::Life { life, .. }) => {
+                // What is older is of another life.
+                part.publications.clear();
+                part.keys = IdempotencyKeys::default();
+                part.firsts.clear();
+                part.has_life_entry = true;
+                part.life = Some((life.life, life.binding));
+                self.floor = number;
+            }
+            Ok(Entry::Beat { beat, .. }) if part.life.is_none() && beat.seen >= self.floor => {
+                part.life = Some((beat.life, beat.binding));
+            }
+            Ok(Entry::Publication { publish, .. }) => {
+                let at = Duration::from_millis(time_ms.max(0) as u64);
+                let age = Duration::from_millis(self.now_ms.saturating_sub(time_ms).max(0) as u64);
+                if let Some(idempotency) = &publish.options.idempotency {
+                    let channel = &publish.channel;
+                    if part.keys.find(channel, idempotency, at).is_some() {
+                        return;
+                    }
+                    part.keys.add(channel, idempotency.clone(), None, at);
+                    let first = (Arc::clone(channel), idempotency.clone(), number, at);
+                    part.firsts.push(first);
+                }
+                part.publications.push(OlderPublication {
+                    number,
+                    publish,
+                    age,
+                    above: part.above,
+                });
+            }
+            Ok(Entry::Beat { .. }) | Err(_) => {}
+        }
+    }
+
+    /// Returns the position of the first publication of a key.
+    pub(crate) fn find_key(
+        &self,
+        channel: &Arc<str>,
+        idempotency: &Idempotency,
+    ) -> Option<Option<StreamPosition>> {
+        let now = Duration::from_millis(self.now_ms.max(0) as u64);
+        self.keys.find(channel, idempotency, now)
+    }
+
+    /// Returns whether all records of the last `window` were read, or as many as are read at all.
+    pub(crate) fn covers(&self, window: Duration) -> bool {
+        let age = self.oldest_ms.map_or(0, |oldest| self.now_ms.saturating_sub(oldest));
+        self.fill.is_done || age >= window.as_millis() as i64
+    }
+
+    /// Retains a publication of a channel that the node does not serve.
+    pub(crate) fn retain(&mut self, number: u64, publish: Publish, age: Duration, now: Duration) {
+        let Some(options) = publish.settings.history else {
+            return;
+        };
+        let Some(logged) = self.channel(&publish.channel, options, publish.settings, now) else {
+            self.forgotten = self.forgotten.max(number);
+            return;
+        };
+        let bytes = publish.published.data.len();
+        let at = now.saturating_sub(age);
+        logged.last_used = now;
+        logged.history.set_options(options, at);
+        logged.history.publish_at(number, publish.published, bytes, at);
+    }
+
+    /// Retains an older publication of a channel that the node does not serve. They must be added from the newest to the oldest.
+    pub(crate) fn retain_older(&mut self, older: OlderPublication, now: Duration) {
+        let settings = older.publish.settings;
+        let Some(options) = settings.history else {
+            return;
+        };
+        // A new one has all publications above the part that is added.
+        let floor = std::mem::replace(&mut self.floor, older.above);
+        if let Some(logged) = self.channel(&Arc::clone(&older.publish.channel), options, settings, now) {
+            logged.mark.add_older(&mut logged.history, older, now);
+        }
+        self.floor = floor;
+    }
+
+    fn channel(
+        &mut self,
+        channel: &Arc<str>,
+        options: HistoryOptions,
+        settings: ChannelSettings,
+        now: Duration,
+    ) -> Option<&mut LoggedHistory> {
+        if !self.channels.contains_key(channel) {
+            if self.channels.len() >= limits::CHANNELS {
+                return None;
+            }
+            let logged = self.new_channel(options, settings, now);
+            self.channels.insert(Arc::clone(channel), logged);
+        }
+        self.channels.get_mut(channel)
+    }
+
+    fn new_channel(
+        &self,
+        options: HistoryOptions,
+        settings: ChannelSettings,
+        now: Duration,
+    ) -> LoggedHistory {
+        let epoch = self.life.map_or(Life(0), |(life, _)| life).epoch();
+        let mut history = History::new(epoch, options);
+        history.raise_floor(self.floor.max(self.forgotten));
+        LoggedHistory {
+            mark: FloorMark {
+                floor: history.floor(),
+                // It may have been known, and have had newer publications.
+                is_clipped: self.forgotten > self.floor,
+            },
+            history,
+            position_ttl: settings.position_ttl,
+            last_used: now,
+        }
+    }
+
+    /// Returns the history of a channel that the node serves from now on.
+    pub(crate) fn take(
+        &mut self,
+        channel: &Arc<str>,
+        options: HistoryOptions,
+        settings: ChannelSettings,
+        now: Duration,
+    ) -> LoggedHistory {
+        let logged = self.channels.remove(channel);
+        let mut logged = logged.unwrap_or_else(|| self.new_channel(options, settings, now));
+        logged.history.set_options(options, now);
+        self.serving += 1;
+        logged
+    }
+
+    /// Retains the history of a channel that the node has served.
+    pub(crate) fn put_back(
+        &mut self,
+        channel: &Arc<str>,
+        history: History<Arc<Published>>,
+        mark: FloorMark,
+        position_ttl: Duration,
+        now: Duration,
+    ) {
+        self.serving = self.serving.saturating_sub(1);
+        if !self.is_attached || Some(history.position().epoch) != self.life().map(Life::epoch) {
+            // It is of the life before.
+            return;
+        }
+        let logged = LoggedHistory {
+            history,
+            mark,
+            position_ttl,
+            last_used: now,
+        };
+        self.channels.insert(Arc::clone(channel), logged);
+    }
+
+    /// Brings position and floor of a history up to those of the reader.
+    pub(crate) fn refresh(&self, history: &mut History<Arc<Published>>, mark: &mut FloorMark) {
+        history.advance(self.position);
+        if mark.is_unclipped(history) {
+            history.lower_floor(self.floor);
+            mark.floor = self.floor;
+        }
+    }
+
+    /// Forgets channels that are not used any more.
+    pub(crate) fn expire(&mut self, now: Duration) {
+        let time = Duration::from_millis(self.now_ms.max(0) as u64);
+        self.keys.expire(time);
+        let forgotten = &mut self.forgotten;
+        self.channels.retain(|_, logged| {
+            logged.history.expire(now);
+            let is_used = !logged.history.is_empty() || now < logged.last_used + logged.position_ttl;
+            if !is_used && !logged.mark.is_unclipped(&logged.history) {
+                *forgotten = (*forgotten).max(logged.history.floor());
+            }
+            is_used
+        });
+    }
+
+    pub(crate) fn channels(&self) -> usize {
+        self.channels.len()
+    }
+}
+
+/// The outcome of [`Reader::open`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// The reader begins.
+    Started,
+    /// It continues where it was.
+    Continued,
+    /// Records were deleted before they were read.
+    Trimmed,
+    /// The last record is gone.
+    RolledBack,
+}
+
+/// A publication that was appended before the reader began.
+#[derive(Debug)]
+pub(crate) struct OlderPublication {
+    pub(crate) number: u64,
+    pub(crate) publish: Publish,
+    pub(crate) age: Duration,
+    /// The floor before the part that has it.
+    above: u64,
+}
+
+/// The findings in a part of the log.
+#[derive(Debug, Default)]
+struct OlderPart {
+    above: u64,
+    publications: Vec<OlderPublication>,
+    life: Option<(Life, Binding)>,
+    has_life_entry: bool,
+    keys: IdempotencyKeys,
+    /// The first publication of each key: channel, key, number, time.
+    firsts: Vec<(Arc<str>, Idempotency, u64, Duration)>,
+}
+
+impl FloorMark {
+    /// Returns whether a history has all publications above the reader's floor.
+    fn is_unclipped(&mut self, history: &History<Arc<Published>>) -> bool {
+        self.is_clipped |= history.floor() != self.floor;
+        !self.is_clipped
+    }
+
+    /// Raises the floor: publications below it are of another life, or missing.
+    pub(crate) fn raise(&mut self, history: &mut History<Arc<Published>>, floor: u64) {
+        history.raise_floor(floor);
+        if history.floor() == floor {
+            *self = FloorMark {
+                floor,
+                is_clipped: false,
+            };
+        }
+    }
+
+    /// Adds an older publication. They must be added from the newest to the oldest.
+    pub(crate) fn add_older(
+        &mut self,
+        history: &mut History<Arc<Published>>,
+        older: OlderPublication,
+        now: Duration,
+    ) {
+        let OlderPublication {
+            number, publish, age, ..
+        } = older;
+        if !self.is_unclipped(history) || number > history.floor() {
+            return;
+        }
+        let bytes = publish.published.data.len();
+        let at = now.saturating_sub(age);
+        if history.push_older(number, publish.published, bytes, at, now) {
+            self.floor = number - 1;
+        } else {
+            self.floor = number;
+            self.is_clipped = true;
+        }
+        history.lower_floor(self.floor);
+    }
+}

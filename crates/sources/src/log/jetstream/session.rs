@@ -1,0 +1,124 @@
+//! A connection to the cluster, and the stream, which is created if it does not exist.
+
+use std::time::Duration;
+
+use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, StorageType};
+use async_nats::jetstream::{Context, ErrorCode};
+use async_nats::Event;
+use ringmain_cluster::limits::LOG_APPENDS;
+use ringmain_cluster::log::Binding;
+use ringmain_gateway::model::{JetStreamLog, PushLog, SubjectPattern};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::failure::Failure;
+use crate::jetstream::connect;
+use crate::limits;
+use crate::log::binding;
+
+/// The time within which the server responds to a request, other than a publication.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_millis(1500);
+/// The time within which the connection is opened and the stream is found.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
+/// The largest window within which a stream that is created recognizes the identities of messages.
+const DUPLICATE_WINDOW: Duration = Duration::from_mins(2);
+/// Events of the connection that are not handled yet.
+const EVENTS: usize = 16;
+
+/// See the module.
+pub(super) struct Session {
+    pub(super) context: Context,
+    pub(super) stream: String,
+    pub(super) prefix: String,
+    pub(super) binding: Binding,
+    pub(super) events: std::sync::Mutex<Option<mpsc::Receiver<Event>>>,
+}
+
+/// The state of the stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StreamState {
+    pub(super) binding: Binding,
+    /// The oldest sequence that is retained, or the next one.
+    pub(super) first: u64,
+}
+
+impl StreamState {
+    pub(super) fn of(info: &Info) -> StreamState {
+        let created = info.created.unix_timestamp_nanos();
+        StreamState {
+            binding: binding(&[b"jetstream", info.config.name.as_bytes(), &created.to_be_bytes()]),
+            first: if info.state.messages == 0 {
+                info.state.last_sequence + 1
+            } else {
+                info.state.first_sequence
+            },
+        }
+    }
+}
+
+impl Session {
+    /// Connects, and finds or creates the stream.
+    pub(super) async fn open(log: &PushLog, jetstream: &JetStreamLog) -> Result<Session, Failure> {
+        match timeout(OPEN_TIMEOUT, Session::connect(log, jetstream)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Failure::Ended(format!("no stream within {OPEN_TIMEOUT:?}"))),
+        }
+    }
+
+    async fn connect(log: &PushLog, jetstream: &JetStreamLog) -> Result<Session, Failure> {
+        let (events, heard) = mpsc::channel(EVENTS);
+        let client = connect(&jetstream.access, events).await?;
+        let context = ContextBuilder::new()
+            .timeout(REQUEST_TIMEOUT)
+            .max_ack_inflight(LOG_APPENDS)
+            .ack_timeout(limits::LOG_RESPONSE_TIME)
+            .build(client);
+        let info = match context.get_stream(&*jetstream.stream).await {
+            Ok(stream) => stream.cached_info().clone(),
+            Err(error) if is_missing(&error) => create(&context, log, jetstream).await?,
+            Err(error) => return Err(Failure::client(error)),
+        };
+        let subject = format!("{}.0", jetstream.prefix);
+        let subjects = &info.config.subjects;
+        if !subjects.iter().any(|filter| SubjectPattern::nats(filter).matches(&subject)) {
+            return Err(Failure::Settings(format!(
+                "stream {} has no subject {subject}; add {}.*, or correct the keys `stream` and `prefix`",
+                jetstream.stream, jetstream.prefix
+            )));
+        }
+        Ok(Session {
+            context,
+            stream: jetstream.stream.to_string(),
+            prefix: jetstream.prefix.to_string(),
+            binding: StreamState::of(&info).binding,
+            events: std::sync::Mutex::new(Some(heard)),
+        })
+    }
+}
+
+/// Returns whether there is no stream of the name.
+pub(super) fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(found) if found.error_code() == ErrorCode::STREAM_NOT_FOUND)
+}
+
+/// Creates the stream. Another node may do so at the same time, with the same settings.
+async fn create(context: &Context, log: &PushLog, jetstream: &JetStreamLog) -> Result<Info, Failure> {
+    let config = Config {
+        name: jetstream.stream.to_string(),
+        subjects: vec![format!("{}.*", jetstream.prefix)],
+        max_age: log.retention,
+        storage: StorageType::File,
+        num_replicas: usize::from(jetstream.replicas),
+        discard: DiscardPolicy::Old,
+        duplicate_window: DUPLICATE_WINDOW.min(log.retention),
+        ..Config::default()
+    };
+    let stream = context.create_stream(config).await.map_err(Failure::client)?;
+    log::info!(
+        "push log (jetstream): stream {} was created with {} replicas",
+        jetstream.stream,
+        jetstream.replicas
+    );
+    Ok(stream.cached_info().clone())
+}

@@ -1,0 +1,285 @@
+//! A Redis Cluster: which node has a partition, and whether a node that has it now lost nothing of it.
+//!
+//! A partition is at the master of its slot. The server that a partition is bound to is noted beside its stream: if another one has it, and
+//! the former is still a master, the slot was moved, and nothing was lost. Otherwise a replica was promoted, or the master has restarted: the
+//! partition has another binding.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{InfoDict, Value, cmd};
+use ringmain_cluster::log::{Binding, Partition};
+use ringmain_gateway::model::RedisLog;
+use tokio::time::timeout;
+
+use super::keys;
+use super::server::{Server, lossless_binding};
+use crate::failure::Failure;
+use crate::limits;
+use crate::redis::Access;
+
+/// The time within which the nodes are found and their connections are opened.
+const LOCATE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// `KEYS`: the server of a partition. `ARGV`: the run ID that it has, or nothing, the run ID of this server, and the binding. Returns both.
+const BIND: &str = "\
+if (redis.call('HGET', KEYS[1], 'run_id') or '') == ARGV[1] then \
+redis.call('HSET', KEYS[1], 'run_id', ARGV[2], 'binding', ARGV[3]) end \
+return redis.call('HMGET', KEYS[1], 'run_id', 'binding')";
+
+/// Partitions at one node.
+pub(super) struct Located {
+    pub(super) address: String,
+    /// The connection, unless there was one.
+    pub(super) server: Option<Server>,
+    pub(super) partitions: Vec<(Partition, Binding)>,
+}
+
+/// The outcome of a search: the partitions that were found, and why others were not.
+#[derive(Default)]
+pub(super) struct Location {
+    pub(super) nodes: Vec<Located>,
+    pub(super) failure: Option<Failure>,
+}
+
+/// A node that is connected.
+pub(super) struct KnownNode {
+    pub(super) control: MultiplexedConnection,
+    pub(super) run_id: String,
+}
+
+/// Finds the nodes of partitions, and connects to those that are not known.
+pub(super) async fn locate(
+    redis: &RedisLog,
+    partitions: Vec<(Partition, String)>,
+    known: BTreeMap<String, KnownNode>,
+) -> Location {
+    match timeout(LOCATE_TIMEOUT, try_locate(redis, partitions, known)).await {
+        Ok(Ok(location)) => location,
+        Ok(Err(failure)) => Location {
+            failure: Some(failure),
+            ..Location::default()
+        },
+        Err(_) => Location {
+            failure: Some(Failure::Ended(format!("the cluster was not found within {LOCATE_TIMEOUT:?}"))),
+            ..Location::default()
+        },
+    }
+}
+
+async fn try_locate(
+    redis: &RedisLog,
+    partitions: Vec<(Partition, String)>,
+    known: BTreeMap<String, KnownNode>,
+) -> Result<Location, Failure> {
+    let access = Access::resolve(&redis.access).await?;
+    let slots = query_slots(&access, &known).await?;
+    let mut by_node: BTreeMap<&str, Vec<(Partition, String)>> = BTreeMap::new();
+    let mut location = Location::default();
+    for (partition, stream) in partitions {
+        let slot = keys::slot(&redis.prefix, partition.0);
+        match slots.master(slot) {
+            Some(address) => by_node.entry(address).or_default().push((partition, stream)),
+            None => {
+                location.failure = Some(Failure::Ended(format!("no node of the cluster has slot {slot}")));
+            }
+        }
+    }
+    for (address, partitions) in by_node {
+        match locate_at(redis, &access, &slots, address, known.get(address), partitions).await {
+            Ok(located) => location.nodes.push(located),
+            Err(failure) => location.failure = Some(failure),
+        }
+    }
+    Ok(location)
+}
+
+async fn locate_at(
+    redis: &RedisLog,
+    access: &Access<'_>,
+    slots: &Slots,
+    address: &str,
+    known: Option<&KnownNode>,
+    partitions: Vec<(Partition, String)>,
+) -> Result<Located, Failure> {
+    let (server, mut control, run_id) = match known {
+        Some(known) => (None, known.control.clone(), known.run_id.clone()),
+        None => {
+            let server = Server::open(redis, access, Some(address)).await?;
+            let (control, run_id) = (server.control.clone(), server.run_id.clone());
+            (Some(server), control, run_id)
+        }
+    };
+    let mut masters = None;
+    let mut bound = Vec::with_capacity(partitions.len());
+    for (partition, stream) in partitions {
+        let binding = match lossless_binding(redis) {
+            Some(binding) => binding,
+            None => bind(&mut control, &stream, &run_id, access, slots, &mut masters).await?,
+        };
+        bound.push((partition, binding));
+    }
+    Ok(Located {
+        address: address.to_owned(),
+        server,
+        partitions: bound,
+    })
+}
+
+/// Returns the binding of a partition at the server with this run ID, and notes it.
+async fn bind(
+    control: &mut MultiplexedConnection,
+    stream: &str,
+    run_id: &str,
+    access: &Access<'_>,
+    slots: &Slots,
+    masters: &mut Option<BTreeSet<String>>,
+) -> Result<Binding, Failure> {
+    let key = keys::server(stream);
+    let mut read = cmd("HMGET");
+    read.arg(&key).arg("run_id").arg("binding");
+    let (before, noted): (Option<String>, Option<u64>) = read.query_async(control).await?;
+    if before.as_deref() == Some(run_id)
+        && let Some(noted) = noted
+    {
+        return Ok(Binding(noted));
+    }
+    let was_moved = match &before {
+        None => false,
+        Some(before) => {
+            if masters.is_none() {
+                *masters = Some(query_masters(access, slots).await);
+            }
+            masters.as_ref().is_some_and(|masters| masters.contains(before))
+        }
+    };
+    let own = crate::log::binding(&[b"redis", run_id.as_bytes()]);
+    let binding = noted.filter(|_| was_moved).unwrap_or(own.0);
+    let mut command = cmd("EVAL");
+    command.arg(BIND).arg(1).arg(&key);
+    command.arg(before.unwrap_or_default()).arg(run_id).arg(binding);
+    let (now, noted): (String, u64) = command.query_async(control).await?;
+    if now != run_id {
+        return Err(Failure::Ended("a partition was moved at the same time".to_owned()));
+    }
+    Ok(Binding(noted))
+}
+
+/// Returns the run IDs of the masters that respond.
+async fn query_masters(access: &Access<'_>, slots: &Slots) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for address in slots.masters() {
+        let Ok(mut node) = access.open_at(address, limits::LOG_RESPONSE_TIME).await else {
+            continue;
+        };
+        let info = cmd("INFO").query_async::<InfoDict>(&mut node).await;
+        let Ok(info) = info else { continue };
+        let is_master = info.get::<String>("role").as_deref() == Some("master");
+        if let Some(run_id) = info.get::<String>("run_id").filter(|_| is_master) {
+            found.insert(run_id);
+        }
+    }
+    found
+}
+
+/// The masters of ranges of slots.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Slots(Vec<(u16, u16, String)>);
+
+impl Slots {
+    fn master(&self, slot: u16) -> Option<&str> {
+        let found = self.0.iter().find(|(from, to, _)| (*from..=*to).contains(&slot));
+        found.map(|(_, _, address)| &**address)
+    }
+
+    fn masters(&self) -> BTreeSet<&str> {
+        self.0.iter().map(|(_, _, address)| &**address).collect()
+    }
+
+    /// Reads a reply to `CLUSTER SLOTS` of the node at `host`.
+    fn parse(reply: &Value, host: &str) -> Option<Slots> {
+        let Value::Array(ranges) = reply else { return None };
+        let range = |range: &Value| {
+            let Value::Array(parts) = range else { return None };
+            let [Value::Int(from), Value::Int(to), Value::Array(master), ..] = &**parts else {
+                return None;
+            };
+            let [name, Value::Int(port), ..] = &**master else { return None };
+            // A node that does not know its own name leaves it out.
+            let name = match name {
+                Value::BulkString(name) => str::from_utf8(name).ok().filter(|name| !name.is_empty()),
+                Value::SimpleString(name) => Some(&**name).filter(|name| !name.is_empty()),
+                _ => None,
+            };
+            let name = name.unwrap_or(host);
+            Some((u16::try_from(*from).ok()?, u16::try_from(*to).ok()?, format!("{name}:{port}")))
+        };
+        ranges.iter().map(range).collect::<Option<_>>().map(Slots)
+    }
+}
+
+/// Queries the slots: of a node that is connected, or else of one that the configuration names.
+async fn query_slots(access: &Access<'_>, known: &BTreeMap<String, KnownNode>) -> Result<Slots, Failure> {
+    let mut command = cmd("CLUSTER");
+    command.arg("SLOTS");
+    for (address, node) in known {
+        let reply = command.query_async::<Value>(&mut node.control.clone()).await;
+        if let Ok(reply) = reply
+            && let Some(slots) = Slots::parse(&reply, host_of(address))
+        {
+            return Ok(slots);
+        }
+    }
+    let mut failure = Failure::Settings("expected a node of the cluster, found none".to_owned());
+    for address in access.names() {
+        let slots = async {
+            let mut node = access.open_at(address, limits::LOG_RESPONSE_TIME).await?;
+            let reply = command.query_async::<Value>(&mut node).await?;
+            Slots::parse(&reply, host_of(address))
+                .ok_or_else(|| Failure::Ended(format!("an unexpected reply to CLUSTER SLOTS of {address}")))
+        };
+        match slots.await {
+            Ok(slots) => return Ok(slots),
+            Err(found) => failure = found,
+        }
+    }
+    Err(failure)
+}
+
+fn host_of(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::Slots;
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn slots_have_the_addresses_of_their_masters() {
+        let range = |from, to, name: &str, port| {
+            let node = |port| Value::Array(vec![bulk(name), Value::Int(port), bulk("id")]);
+            Value::Array(vec![Value::Int(from), Value::Int(to), node(port), node(port + 1)])
+        };
+        let reply = Value::Array(vec![range(0, 99, "10.0.0.1", 7000), range(100, 200, "", 7001)]);
+        let slots = Slots::parse(&reply, "10.0.0.9").expect("slots");
+        for (slot, expected) in [
+            (0, Some("10.0.0.1:7000")),
+            (99, Some("10.0.0.1:7000")),
+            (100, Some("10.0.0.9:7001")),
+            (201, None),
+        ] {
+            assert_eq!(slots.master(slot), expected, "{slot}");
+        }
+        assert_eq!(slots.masters().len(), 2);
+        for reply in [Value::Nil, Value::Array(vec![Value::Int(1)])] {
+            assert_eq!(Slots::parse(&reply, "h"), None);
+        }
+    }
+}

@@ -1,0 +1,590 @@
+//! Streams of Redis or Valkey as a log, one for each partition.
+//!
+//! ```text
+//! Append ─ queue ─ XADD, pipelined, one batch at a time ─▶ server      numbers: milliseconds since 2026 and sequence, packed
+//! Follow ─ XINFO ─ Opened ─ XREAD BLOCK of all open partitions ─▶ Records
+//! failure: all is closed; located again (Sentinel, Cluster) and connected again; a server with another run ID is another binding
+//! ```
+//!
+//! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed, and opened again at its new node once
+//! the move is complete: until then its appends wait.
+//!
+//! Entries older than the retention are deleted by the first append of a batch to their partition, up to whole nodes of the stream.
+
+mod append;
+mod cluster;
+mod jobs;
+mod keys;
+mod number;
+mod partitions;
+mod read;
+mod server;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt};
+use redis::{RedisError, Value};
+use ringmain_cluster::log::{
+    Append, AppendOutcome, Binding, FollowFrom, LogEvent, LogPort, LogRequest, Opened, Partition,
+};
+use ringmain_gateway::model::{PushLog, RedisDeployment, RedisLog};
+use ringmain_sys::clock;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use self::append::{Outcome, is_elsewhere};
+use self::cluster::{KnownNode, Located, Location};
+use self::jobs::{Done, OpenedStream, ReadStream};
+use self::number::pack;
+use self::partitions::{Advance, Partitions, Position};
+use self::read::{Ends, Part, ReadSize, StreamEntry, before};
+use self::server::Server;
+use super::Jobs;
+use super::follows::Opening;
+use super::outbox::Outbox;
+use super::queue::{AppendQueue, Queued};
+use super::retry::Retry;
+use crate::failure::Failure;
+use crate::limits;
+use crate::redis::EntryId;
+
+/// The number of a connected server, which is not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct ServerId(u32);
+
+/// A server that partitions are at.
+struct Connected {
+    server: Server,
+    /// Its address in a cluster.
+    address: String,
+    /// Ends the jobs at it when it is dropped.
+    _open: watch::Sender<()>,
+    closed: watch::Receiver<()>,
+    queue: AppendQueue,
+    is_appending: bool,
+    /// The time of the newest entry that was seen, in milliseconds: retention counts from here.
+    newest_ms: u64,
+    reading: Reading,
+}
+
+/// The read that waits for records of all open partitions of a server.
+#[derive(Debug, Default)]
+struct Reading {
+    is_active: bool,
+    /// Partitions were opened since it began: it is ended, and begins again with them.
+    is_stale: bool,
+    is_ending: bool,
+    size: ReadSize,
+}
+
+/// The adapter.
+struct Adapter<'l> {
+    log: &'l PushLog,
+    redis: &'l RedisLog,
+    outbox: Outbox,
+    jobs: Jobs<'l, Done>,
+    partitions: Partitions,
+    servers: BTreeMap<ServerId, Connected>,
+    next_server: u32,
+    /// Appends to partitions without a server.
+    parked: AppendQueue,
+    /// Nodes of a cluster are being searched.
+    is_locating: bool,
+    retry: Retry,
+}
+
+/// Runs until the node ends.
+pub(super) async fn run(log: &PushLog, redis: &RedisLog, port: LogPort) {
+    let LogPort { mut requests, events } = port;
+    let mut adapter = Adapter::new(log, redis, Outbox::new(events, "redis"));
+    let mut check = tokio::time::interval(limits::LOG_CHECK_INTERVAL);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    adapter.connect(Duration::ZERO);
+    loop {
+        adapter.start_jobs();
+        if adapter.outbox.flush().await.is_err() {
+            return;
+        }
+        tokio::select! {
+            batch = requests.recv() => match batch {
+                Some(batch) => adapter.handle_requests(batch),
+                None => return,
+            },
+            Some(done) = adapter.jobs.next() => adapter.complete(done),
+            _ = check.tick() => adapter.expire(),
+        }
+        // So that a batch has the appends that are here.
+        while let Ok(batch) = requests.try_recv() {
+            adapter.handle_requests(batch);
+        }
+        while let Some(Some(done)) = adapter.jobs.next().now_or_never() {
+            adapter.complete(done);
+        }
+    }
+}
+
+impl<'l> Adapter<'l> {
+    fn new(log: &'l PushLog, redis: &'l RedisLog, outbox: Outbox) -> Adapter<'l> {
+        Adapter {
+            log,
+            redis,
+            outbox,
+            jobs: Jobs::new(),
+            partitions: Partitions::new(&redis.prefix, log.partitions),
+            servers: BTreeMap::new(),
+            next_server: 0,
+            parked: AppendQueue::default(),
+            is_locating: false,
+            retry: Retry::default(),
+        }
+    }
+
+    fn handle_requests(&mut self, requests: Vec<LogRequest>) {
+        let now = clock::monotonic();
+        for request in requests {
+            match request {
+                LogRequest::Append(append) => self.request_append(append, now),
+                LogRequest::Follow { partition, from } => self.partitions.follows.follow(partition, from),
+                LogRequest::Unfollow { partition } => self.partitions.follows.unfollow(partition),
+                LogRequest::Tail {
+                    partition,
+                    before,
+                    bytes,
+                } => self.request_tail(partition, before, bytes),
+            }
+        }
+    }
+
+    fn request_append(&mut self, append: Append, now: Duration) {
+        let Some(partition) = self.partitions.state(append.partition) else {
+            return self.outbox.appended(append.id, AppendOutcome::Refused);
+        };
+        match partition.server.and_then(|id| self.servers.get_mut(&id)) {
+            Some(connected) => connected.queue.push(append, now),
+            None => self.parked.push(append, now),
+        }
+    }
+
+    fn request_tail(&mut self, partition: Partition, number: u64, bytes: usize) {
+        let generation = self.partitions.follows.get(partition).map(|(_, generation)| generation);
+        let state = self.partitions.state(partition);
+        let connected = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
+        let (Some(generation), Some((state, connected))) = (generation, connected) else {
+            return self.outbox.push(LogEvent::Closed { partition });
+        };
+        self.jobs
+            .push(jobs::tail(connected, state, (partition, generation), number, bytes));
+    }
+
+    /// Starts what may be done at each server.
+    fn start_jobs(&mut self) {
+        for (id, connected) in &mut self.servers {
+            if !connected.is_appending && !connected.queue.is_empty() {
+                connected.is_appending = true;
+                let batch = connected.queue.take_batch();
+                let retention = self.log.retention.as_millis() as u64;
+                let oldest = EntryId {
+                    millis: connected.newest_ms.saturating_sub(retention),
+                    sequence: 0,
+                };
+                self.jobs.push(jobs::append(*id, connected, &self.partitions, batch, oldest));
+            }
+            let waiting = self.partitions.take_waiting(*id);
+            if is_cluster(self.redis) {
+                let jobs = waiting.into_iter().map(|stream| jobs::open_own(*id, connected, self.redis, stream));
+                self.jobs.extend(jobs);
+                continue;
+            }
+            if !waiting.is_empty() {
+                self.jobs.push(jobs::open(*id, connected, waiting));
+            }
+            let reading = &mut connected.reading;
+            if !reading.is_active {
+                let streams = self.partitions.open_at(*id);
+                if !streams.is_empty() {
+                    reading.is_active = true;
+                    reading.is_stale = false;
+                    let connection = connected.server.reading.clone();
+                    self.jobs.push(jobs::read(*id, connected, connection, streams));
+                }
+            } else if reading.is_stale && !reading.is_ending {
+                reading.is_ending = true;
+                self.jobs.extend(jobs::end_read(*id, connected));
+            }
+        }
+        if is_cluster(self.redis) {
+            for (id, connection, stream) in self.partitions.take_unread() {
+                if let Some(connected) = self.servers.get(&id) {
+                    self.jobs.push(jobs::read(id, connected, connection, vec![stream]));
+                }
+            }
+        }
+    }
+
+    fn complete(&mut self, done: Done) {
+        match done {
+            Done::Connected(Ok(server)) => self.connected(*server),
+            Done::Connected(Err(failure)) => {
+                self.outbox.disconnected(&failure.to_string());
+                self.reconnect();
+            }
+            Done::Located(location) => self.located(location),
+            Done::Failed(id, failure) => self.fail(id, &failure),
+            Done::Appended(id, outcomes) => self.appended(id, outcomes),
+            Done::Opened(id, streams) => self.opened(id, streams),
+            Done::Read(id, streams, reply) => self.read(id, streams, reply),
+            Done::ReadEnded(id) => {
+                if let Some(connected) = self.servers.get_mut(&id) {
+                    connected.reading.is_ending = false;
+                }
+            }
+            Done::Tail {
+                server,
+                partition,
+                generation,
+                before,
+                part,
+            } => self.tail(server, partition, generation, before, part),
+        }
+    }
+
+    /// Connects after this time.
+    fn connect(&mut self, wait: Duration) {
+        let redis = self.redis;
+        if !is_cluster(redis) {
+            self.jobs.push(jobs::connect(redis, wait));
+        } else {
+            self.is_locating = true;
+            let known = self.servers.values().map(|connected| {
+                let node = KnownNode {
+                    control: connected.server.control.clone(),
+                    run_id: connected.server.run_id.clone(),
+                };
+                (connected.address.clone(), node)
+            });
+            let known = known.collect();
+            self.jobs.push(jobs::locate(redis, wait, self.partitions.unplaced(), known));
+        }
+    }
+
+    /// A server that has all partitions is connected.
+    fn connected(&mut self, server: Server) {
+        let binding = server.binding(self.redis);
+        let id = self.add_server(server, String::new());
+        let partitions = self.partitions.all().map(|partition| (partition, binding));
+        let partitions = partitions.collect();
+        self.place(id, partitions);
+        self.outbox.connected();
+    }
+
+    fn add_server(&mut self, server: Server, address: String) -> ServerId {
+        let id = ServerId(self.next_server);
+        self.next_server += 1;
+        let (open, closed) = watch::channel(());
+        let connected = Connected {
+            newest_ms: server.now_ms().unsigned_abs(),
+            server,
+            address,
+            _open: open,
+            closed,
+            queue: AppendQueue::default(),
+            is_appending: false,
+            reading: Reading::default(),
+        };
+        self.jobs.extend(jobs::watch(id, &connected, self.redis));
+        self.servers.insert(id, connected);
+        id
+    }
+
+    /// Partitions are at a server.
+    fn place(&mut self, id: ServerId, partitions: Vec<(Partition, Binding)>) {
+        let mut placed = BTreeMap::new();
+        for (partition, binding) in partitions {
+            placed.insert(partition, self.partitions.place(partition, id, binding));
+        }
+        for queued in self.parked.extract(|partition| placed.contains_key(&partition)) {
+            // What was to be appended to another state of the broker may not belong into this one: the node decides again.
+            let has_changed = placed.get(&queued.append.partition) == Some(&true);
+            match self.servers.get_mut(&id).filter(|_| !has_changed) {
+                Some(connected) => connected.queue.push(queued.append, queued.since),
+                None => self.outbox.appended(queued.append.id, AppendOutcome::Refused),
+            }
+        }
+    }
+
+    /// Nodes of a cluster were searched.
+    fn located(&mut self, location: Location) {
+        self.is_locating = false;
+        for Located {
+            address,
+            server,
+            partitions,
+        } in location.nodes
+        {
+            let found = self.servers.iter().find(|(_, connected)| connected.address == address);
+            let id = match (found.map(|(id, _)| *id), server) {
+                (Some(id), _) => id,
+                (None, Some(server)) => self.add_server(server, address),
+                // It has failed since: it is searched again.
+                (None, None) => continue,
+            };
+            self.place(id, partitions);
+        }
+        if self.partitions.unplaced().is_empty() {
+            return self.outbox.connected();
+        }
+        if let Some(failure) = location.failure {
+            self.outbox.disconnected(&failure.to_string());
+        }
+        self.reconnect();
+    }
+
+    /// A partition of a cluster is at another node, or will be: it is searched again.
+    fn displace(&mut self, partition: Partition, reason: &str) {
+        if self.partitions.displace(partition) {
+            self.outbox.push(LogEvent::Closed { partition });
+        }
+        self.outbox.disconnected(reason);
+        self.reconnect();
+    }
+
+    fn reconnect(&mut self) {
+        if !self.is_locating {
+            let wait = self.retry.next_wait();
+            self.connect(wait);
+        }
+    }
+
+    /// Closes all that is at a server, and connects again.
+    fn fail(&mut self, id: ServerId, failure: &Failure) {
+        let Some(connected) = self.servers.remove(&id) else {
+            return;
+        };
+        self.outbox.disconnected(&failure.to_string());
+        for partition in self.partitions.remove_server(id) {
+            self.outbox.push(LogEvent::Closed { partition });
+        }
+        self.parked.append(connected.queue);
+        self.reconnect();
+    }
+
+    fn appended(&mut self, id: ServerId, outcomes: Vec<(Queued, Outcome)>) {
+        let mut again = Vec::new();
+        let mut elsewhere = BTreeMap::new();
+        let mut failure = None;
+        let mut newest = 0;
+        for (queued, outcome) in outcomes {
+            let request = queued.append.id;
+            match outcome {
+                Outcome::Done(outcome, entry) => {
+                    newest = newest.max(entry.millis);
+                    self.outbox.appended(request, outcome);
+                }
+                Outcome::Elsewhere(error) => {
+                    elsewhere.insert(queued.append.partition, error.to_string());
+                    again.push(queued);
+                }
+                Outcome::NotMaster(error) => {
+                    again.push(queued);
+                    failure = Some(Failure::from(error));
+                }
+                Outcome::Refused(error) => {
+                    self.outbox.disconnected(&error.to_string());
+                    self.outbox.appended(request, AppendOutcome::Refused);
+                }
+                Outcome::Unknown(error) => {
+                    self.outbox.appended(request, AppendOutcome::Unknown);
+                    failure = error.map(Failure::from).or(failure);
+                }
+                Outcome::Numberless(_) | Outcome::TooLow | Outcome::Unexpected => {
+                    self.outbox.appended(request, AppendOutcome::Unknown);
+                }
+            }
+        }
+        if newest > 0 && elsewhere.is_empty() && failure.is_none() {
+            self.retry.reset();
+            if self.partitions.unplaced().is_empty() {
+                self.outbox.connected();
+            }
+        }
+        self.return_to_queue(id, again, newest, elsewhere.keys().copied().collect());
+        for (partition, reason) in elsewhere {
+            self.displace(partition, &reason);
+        }
+        if let Some(failure) = failure {
+            self.fail(id, &failure);
+        }
+    }
+
+    /// A batch has ended: appends that were not executed are the next ones, those of partitions that are elsewhere wait for them.
+    fn return_to_queue(&mut self, id: ServerId, again: Vec<Queued>, newest: u64, elsewhere: BTreeSet<Partition>) {
+        let Some(connected) = self.servers.get_mut(&id) else {
+            return self.parked.put_back(again);
+        };
+        connected.is_appending = false;
+        connected.newest_ms = connected.newest_ms.max(newest);
+        connected.queue.put_back(again);
+        if !elsewhere.is_empty() {
+            let displaced = connected.queue.extract(|partition| elsewhere.contains(&partition));
+            self.parked.put_back(displaced);
+        }
+    }
+
+    fn opened(&mut self, id: ServerId, streams: Result<Vec<OpenedStream>, RedisError>) {
+        let Some(now_ms) = self.servers.get(&id).map(|connected| connected.server.now_ms()) else {
+            return;
+        };
+        let streams = match streams {
+            Ok(streams) => streams,
+            Err(error) => return self.fail(id, &error.into()),
+        };
+        for OpenedStream { opening, ends, own } in streams {
+            let partition = opening.partition;
+            let binding = self.partitions.state(partition).and_then(|state| state.binding);
+            match (ends, binding) {
+                (Ok(ends), Some(binding)) => {
+                    let opened = opened_event(&opening, binding, &ends, now_ms);
+                    let position = Position {
+                        last: before(opened.from),
+                        own,
+                        is_reading: false,
+                        is_verified: true,
+                    };
+                    if self.partitions.follows.open(&opening, position) {
+                        self.outbox.push(LogEvent::Opened(opened));
+                        self.set_stale(id);
+                    }
+                }
+                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error.to_string()),
+                (ends, _) => {
+                    if self.partitions.follows.close(partition, opening.generation) {
+                        let reason = ends.err().map(|error| error.to_string());
+                        self.outbox.disconnected(&reason.unwrap_or_default());
+                        self.outbox.push(LogEvent::Closed { partition });
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_stale(&mut self, id: ServerId) {
+        if let Some(connected) = self.servers.get_mut(&id) {
+            connected.reading.is_stale = true;
+        }
+    }
+
+    fn read(&mut self, id: ServerId, streams: Vec<ReadStream>, reply: Result<Value, RedisError>) {
+        for stream in &streams {
+            self.partitions.read_ended(stream.partition, stream.generation);
+        }
+        let Some(connected) = self.servers.get_mut(&id) else {
+            return;
+        };
+        connected.reading.is_active = false;
+        let now_ms = connected.server.now_ms();
+        let reply = reply.and_then(|reply| read::read_reply(reply).ok_or_else(read::unexpected));
+        let read = match (reply, &*streams) {
+            (Ok(read), _) => read,
+            (Err(error), [stream]) if is_elsewhere(&error) => {
+                return self.displace(stream.partition, &error.to_string());
+            }
+            (Err(error), _) => return self.fail(id, &error.into()),
+        };
+        self.retry.reset();
+        let mut streams = streams.into_iter();
+        for (name, entries) in read {
+            // Streams have the order of the command; those without entries are left out.
+            let Some(stream) = streams.find(|stream| stream.name.as_bytes() == &*name) else {
+                return self.fail(id, &read::unexpected().into());
+            };
+            self.add_records(id, &stream, &entries, now_ms);
+        }
+    }
+
+    fn add_records(&mut self, id: ServerId, stream: &ReadStream, entries: &[StreamEntry], now_ms: i64) {
+        let (Some(connected), [first, ..], [.., last]) = (self.servers.get_mut(&id), entries, entries) else {
+            return;
+        };
+        let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
+        connected.reading.size.note(entries.len(), bytes);
+        connected.newest_ms = connected.newest_ms.max(last.id.millis);
+        let partition = stream.partition;
+        match self.partitions.advance(stream, [first.id, last.id], self.log.retention) {
+            Advance::Read => {
+                let records = entries.iter().filter_map(StreamEntry::record).collect();
+                self.outbox.records(partition, records, now_ms);
+            }
+            Advance::Doubtful => self.outbox.push(LogEvent::Closed { partition }),
+            Advance::Stale => {}
+        }
+    }
+
+    fn tail(
+        &mut self,
+        id: ServerId,
+        partition: Partition,
+        generation: u32,
+        before: u64,
+        part: Result<Part, RedisError>,
+    ) {
+        if self.partitions.follows.get_mut(partition, generation).is_none() {
+            return;
+        }
+        let Some(connected) = self.servers.get(&id) else {
+            return;
+        };
+        let part = match part {
+            Ok(part) => part,
+            Err(error) => return self.fail(id, &error.into()),
+        };
+        let records: Vec<_> = part.entries.iter().filter_map(StreamEntry::record).collect();
+        let from = if part.is_first {
+            1
+        } else {
+            let first = part.entries.iter().find_map(|entry| pack(entry.id));
+            first.unwrap_or(before)
+        };
+        self.outbox.push(LogEvent::Older {
+            partition,
+            from: from.min(before),
+            records,
+            is_first: part.is_first,
+            now_ms: connected.server.now_ms(),
+        });
+    }
+
+    /// Refuses appends that have waited for too long.
+    fn expire(&mut self) {
+        let now = clock::monotonic();
+        let queues = self.servers.values_mut().map(|connected| &mut connected.queue);
+        for queue in queues.chain([&mut self.parked]) {
+            for append in queue.expire(now) {
+                self.outbox.appended(append.id, AppendOutcome::Refused);
+            }
+        }
+    }
+}
+
+fn is_cluster(redis: &RedisLog) -> bool {
+    redis.access.deployment == RedisDeployment::Cluster
+}
+
+/// The state of a partition at its opening.
+fn opened_event(opening: &Opening, binding: Binding, ends: &Ends, now_ms: i64) -> Opened {
+    let first = ends.first_number();
+    let requested = match opening.from {
+        FollowFrom::Number(number) => number,
+        FollowFrom::Recent(time) => {
+            let millis = now_ms.unsigned_abs().saturating_sub(time.as_millis() as u64);
+            pack(EntryId { millis, sequence: 0 }).unwrap_or(0)
+        }
+    };
+    Opened {
+        partition: opening.partition,
+        binding,
+        first,
+        end: ends.last_number(),
+        from: requested.max(first),
+    }
+}

@@ -1,0 +1,133 @@
+//! A Redis Cluster whose slots move and whose masters are replaced.
+
+use ringmain_cluster::log::{AppendOutcome, FollowFrom};
+use ringmain_gateway::model::{RedisDeployment, RedisLoss};
+use ringmain_testkit::redis::{DurableRedis, RedisReply};
+use ringmain_testkit::wait;
+
+use super::{FROM_START, Node, engine_at};
+
+/// Nodes that share the slots, which have found each other. `None`: Redis is not installed here.
+fn start(slots: &[(&str, &str)]) -> Option<Vec<DurableRedis>> {
+    let settings = ["--cluster-node-timeout", "1500"];
+    let mut nodes = vec![DurableRedis::start_node(&settings)?];
+    for _ in 1..slots.len() {
+        nodes.push(DurableRedis::start_node(&settings).expect("it is installed"));
+    }
+    for (node, (from, to)) in nodes.iter().zip(slots) {
+        node.call(&["CLUSTER", "ADDSLOTSRANGE", from, to]);
+    }
+    for node in &nodes[1..] {
+        meet(&nodes[0], node);
+    }
+    wait::until("the cluster", || nodes.iter().all(is_whole));
+    Some(nodes)
+}
+
+fn meet(one: &DurableRedis, other: &DurableRedis) {
+    let (port, bus) = (other.port().to_string(), other.bus_port().to_string());
+    one.call(&["CLUSTER", "MEET", "127.0.0.1", &port, &bus]);
+}
+
+fn is_whole(node: &DurableRedis) -> bool {
+    let info = node.call(&["CLUSTER", "INFO"]);
+    info.text().contains("cluster_slots_ok:16384") && info.text().contains("cluster_state:ok")
+}
+
+fn id(node: &DurableRedis) -> String {
+    node.call(&["CLUSTER", "MYID"]).text().to_owned()
+}
+
+fn slot_of(node: &DurableRedis, key: &str) -> u16 {
+    match node.call(&["CLUSTER", "KEYSLOT", key]) {
+        RedisReply::Number(slot) => slot as u16,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Moves a slot with all its keys.
+fn move_slot(slot: u16, from: &DurableRedis, to: &DurableRedis) {
+    let (slot, source, target, port) = (slot.to_string(), id(from), id(to), to.port().to_string());
+    to.call(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]);
+    from.call(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]);
+    loop {
+        let keys = from.call(&["CLUSTER", "GETKEYSINSLOT", &slot, "10"]);
+        if keys.list().is_empty() {
+            break;
+        }
+        let mut migrate = vec!["MIGRATE", "127.0.0.1", &*port, "", "0", "5000", "KEYS"];
+        migrate.extend(keys.list().iter().map(RedisReply::text));
+        from.call(&migrate);
+    }
+    for node in [to, from] {
+        node.call(&["CLUSTER", "SETSLOT", &slot, "NODE", &target]);
+    }
+}
+
+#[test]
+fn a_slot_that_moves_keeps_its_life_and_loses_nothing() {
+    let Some(nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
+        return;
+    };
+    let addresses: Vec<&DurableRedis> = nodes.iter().collect();
+    let mut node = Node::new(engine_at(&addresses, RedisDeployment::Cluster, RedisLoss::Possible));
+    let mut before = Vec::new();
+    for partition in 0..4 {
+        before.push(node.open(partition, FROM_START));
+        node.append_all(partition, 0..500);
+    }
+    node.until("all outcomes", |node| node.outcomes.len() == 2000);
+    // All partitions move to the other node, one after the other.
+    for partition in 0..4 {
+        let slot = slot_of(&nodes[0], &format!("{{log:{partition}}}"));
+        let (from, to) = if slot < 8192 { (&nodes[0], &nodes[1]) } else { (&nodes[1], &nodes[0]) };
+        let first = node.append_all(partition, 500..1000);
+        move_slot(slot, from, to);
+        node.until("all outcomes", |node| node.outcomes.contains_key(&(first + 499)));
+        node.append_until_done(partition, 1000);
+        node.until_closed(partition);
+        let after = node.open(partition, FROM_START);
+        assert_eq!(after.binding, before[usize::from(partition)].binding, "nothing was lost");
+        node.until_content(partition, 1000);
+        let received = node.contents(partition);
+        for content in 500..1000 {
+            let outcome = node.outcomes[&(first + content - 500)];
+            let is_acknowledged = matches!(outcome, AppendOutcome::Appended(_));
+            assert!(!is_acknowledged || received.contains(&content), "{content} is lost");
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_is_promoted_is_another_state() {
+    let Some(mut nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
+        return;
+    };
+    let replica = DurableRedis::start_node(&["--cluster-node-timeout", "1500"]).expect("it is installed");
+    meet(&nodes[0], &replica);
+    let slot = slot_of(&nodes[0], "{log:0}");
+    let master = usize::from(slot >= 8192);
+    let master_id = id(&nodes[master]);
+    wait::until("a replica", || {
+        let replicate = ["CLUSTER", "REPLICATE", &*master_id].map(str::to_owned);
+        let replies = replica.try_calls(&[replicate.to_vec()]);
+        replies.is_ok_and(|replies| replies[0] == RedisReply::Text("OK".to_owned()))
+    });
+    wait::until("replication", || {
+        replica.call(&["ROLE"]).list().get(3).map(RedisReply::text) == Some("connected")
+    });
+    let addresses: Vec<&DurableRedis> = nodes.iter().chain([&replica]).collect();
+    let mut node = Node::new(engine_at(&addresses, RedisDeployment::Cluster, RedisLoss::Possible));
+    let before = node.open(0, FROM_START);
+    let first = node.append_until_done(0, 1);
+    nodes[master].wait_for_replica(&replica);
+    nodes[master].kill();
+    node.until_closed(0);
+    // Two masters are no majority: the replica takes over by order.
+    replica.call(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
+    let after = node.open(0, FollowFrom::Number(first));
+    assert_ne!(after.binding, before.binding);
+    node.append_until_done(0, 2);
+    node.until_content(0, 2);
+    assert_eq!(node.contents(0), [1, 2]);
+}
