@@ -482,6 +482,7 @@ impl<'a> Fields<'a> {
             info,
             tags,
             time,
+            ..Published::default()
         }))
     }
 

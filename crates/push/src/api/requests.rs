@@ -18,7 +18,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::client::reply_queue::publication_weight;
 use crate::limits;
 use crate::options::Options;
 use crate::tokens::claims::{Overrides, OverridesJson, SubscribeOptions};
@@ -60,7 +59,7 @@ pub(super) struct Publish {
     skip_history: Option<bool>,
     tags: Option<BTreeMap<String, String>>,
     idempotency_key: Option<String>,
-    /// Accepted and ignored: deltas are optional and not supported.
+    /// Accepted and ignored: the namespace decides about deltas.
     #[serde(rename = "delta")]
     _delta: Option<bool>,
     version: Option<u64>,
@@ -362,9 +361,6 @@ fn build_publication(
         tags: tags.unwrap_or_default(),
         ..Published::default()
     });
-    if publication_weight(&published) > limits::PUBLICATION_BYTES {
-        return Err(Fault::LIMIT_EXCEEDED);
-    }
     Ok(ApiPublication {
         published,
         is_json,
