@@ -245,8 +245,10 @@ impl Http2 {
         fields: &[(&str, &str)],
         body: &[u8],
     ) -> ringmain_wire::h2::Stream {
-        let stream = self.open_request(method, path, fields);
-        self.send(stream, body, true);
+        let stream = self.open(method, path, fields, body.is_empty());
+        if !body.is_empty() {
+            self.send(stream, body, true);
+        }
         stream
     }
 
@@ -256,6 +258,16 @@ impl Http2 {
         method: &str,
         path: &str,
         fields: &[(&str, &str)],
+    ) -> ringmain_wire::h2::Stream {
+        self.open(method, path, fields, false)
+    }
+
+    fn open(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        end: bool,
     ) -> ringmain_wire::h2::Stream {
         let mut block = FieldBlock::new();
         for (name, value) in fields {
@@ -268,7 +280,7 @@ impl Http2 {
             path,
             protocol: None,
         };
-        let asked = self.wire.request(&request, &block, None, false, &mut self.out);
+        let asked = self.wire.request(&request, &block, None, end, &mut self.out);
         let stream = asked.expect("a stream");
         self.answers.insert(stream.id(), Answer::default());
         stream
