@@ -40,7 +40,7 @@ fn a_delta_with_a_copy_and_an_insert_is_applied() {
 #[test]
 fn edits_of_a_state_are_short() {
     let state = |price: u32, time: u32| {
-        let fields: String = (0..80).map(|at| format!("\"field{at}\":\"value {at}\",")).collect();
+        let fields: String = (0..100).map(|at| format!("\"field{at}\":\"value {at}\",")).collect();
         format!("{{\"price\":{price},{fields}\"time\":{time}}}").into_bytes()
     };
     let (one, two) = (state(1012, 1_700_000_000), state(1013, 1_700_000_137));
@@ -148,7 +148,7 @@ fn an_invalid_delta_is_an_error() {
 fn a_delta_of_the_same_pair_is_made_once() {
     let publication = |text: &str| {
         Arc::new(Published {
-            data: text.repeat(50).into(),
+            data: format!("{text}, {}", "and what they share ".repeat(20)).into(),
             ..Published::default()
         })
     };

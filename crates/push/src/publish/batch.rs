@@ -14,7 +14,6 @@ use ringmain_hub::mail::{ChannelOptions, Idempotency, Origin};
 use ringmain_hub::protocol::{Published, compact};
 use ringmain_hub::shard::{ChannelShard, LogId, LogPublishOutcome};
 
-use crate::limits;
 use crate::options::{DataFormat, ValidOptions, publication_limit};
 use crate::publish::inbound_queue::{Inbound, InboundQueue, worker_of};
 use crate::publish::receipts::{Completion, ReceiptOutcome, Receipts};

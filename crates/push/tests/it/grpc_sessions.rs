@@ -175,10 +175,12 @@ fn browsers_send_further_commands_in_other_calls() {
         let before = message.iter().take_while(|&&byte| byte >= 0x80).count() + 1;
         let request = client.post(&format!("{SERVICE}/Emulate"));
         let request = request.header("content-type", "application/grpc-web+proto");
-        request.body(framed(&message[before..])).send().text().into_owned()
+        let reply = request.body(framed(&message[before..])).send();
+        String::from_utf8_lossy(reply.body()).into_owned()
     };
     assert!(emulate(&connected.node).contains("grpc-status: 0"));
     let answered = replies(&mut http, stream, &mut bytes, 2);
-    assert!(answered[0].subscribe.is_some() && answered[1].ping.is_some(), "{answered:?}");
+    let has = |field: fn(&Reply) -> bool| answered.iter().any(field);
+    assert!(has(|reply| reply.subscribe.is_some()) && has(|reply| reply.ping.is_some()), "{answered:?}");
     assert!(emulate("other").contains("grpc-status: 5"), "another node");
 }
