@@ -185,6 +185,16 @@ async function features(transport, format) {
   await publish(`recovery:tags-${name}`, 2, { ticker: 'BTC' });
   await publish(`recovery:tags-${name}`, 3, { ticker: 'ETH', price: '10' });
   assert.deepEqual(await matching, [2, 3]);
+
+  // In Protobuf the SDK compares numbers by identity, and they are objects where the package `long` is installed, as here.
+  if (format === 'json') {
+    const compact = client.newSubscription(`compact:${name}`);
+    compact.subscribe();
+    await next(compact, 'subscribed');
+    const numbered = collect(compact, 1);
+    await publish(`compact:${name}`, 7);
+    assert.deepEqual(await numbered, [7]);
+  }
   client.disconnect();
   console.log(`${name}: deltas, filters and numbers as expected`);
 }
