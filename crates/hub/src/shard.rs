@@ -499,9 +499,13 @@ impl ChannelShard {
             let source = PushSource::Publication(offset, Arc::clone(published));
             let source = Some(source).filter(|_| channel.has_features());
             let mode = channel.mode();
-            let encoded =
-                self.writer
-                    .write(&channel.name, channel.subscribers_by_variant(), push, source, mode);
+            let encoded = self.writer.write(
+                &channel.name,
+                channel.subscribers_by_variant(),
+                push,
+                source,
+                mode,
+            );
             for interest in channel.interests() {
                 let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
                 // After a gap nothing is sent: this publication follows with the missing ones.
@@ -536,9 +540,13 @@ impl ChannelShard {
         };
         let mode = DeliveryMode::OutOfBand;
         let source = source.filter(|_| channel.has_features());
-        let encoded = self
-            .writer
-            .write(&channel.name, channel.subscribers_by_variant(), push, source, mode);
+        let encoded = self.writer.write(
+            &channel.name,
+            channel.subscribers_by_variant(),
+            push,
+            source,
+            mode,
+        );
         for interest in channel.interests() {
             let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
             if interest.marked.is_none() && outbox.pushes < limits::QUEUED_PUSHES_PER_WORKER {
@@ -569,9 +577,13 @@ impl ChannelShard {
                     let push = published_push(&published, offset);
                     let source = PushSource::Publication(offset, published);
                     let source = Some(source).filter(|_| channel.has_features());
-                    let encoded =
-                        self.writer
-                            .write(&channel.name, channel.subscribers_by_variant(), push, source, mode);
+                    let encoded = self.writer.write(
+                        &channel.name,
+                        channel.subscribers_by_variant(),
+                        push,
+                        source,
+                        mode,
+                    );
                     outbox.pushes += 1;
                     outbox.queue.push_back(ShardEvent::Push { key, encoded, mode });
                 }

@@ -308,7 +308,9 @@ impl SubscriberTable {
 
     /// Makes a subscription with deltas receive the next publication whole, since the client did not receive the recovered ones.
     pub fn forget_delta_base(&mut self, id: ConnId, channel: &str) {
-        let Some(&topic) = self.names.get(channel) else { return };
+        let Some(&topic) = self.names.get(channel) else {
+            return;
+        };
         let at = self.slot(id).and_then(|conn| conn.index_in(topic));
         if let (Some(at), Some(features)) = (at, &self.topics[topic as usize].features) {
             features.forget_base(&mut self.feature_entries, at);

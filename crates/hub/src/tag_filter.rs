@@ -102,8 +102,9 @@ impl Condition {
             return Comparison::new(node).map(|comparison| Condition::Compare(Box::new(comparison)));
         }
         let inner = node.nodes.iter();
-        let inner: Result<Box<[Condition]>, FilterError> =
-            inner.map(|inner| Condition::new(inner, depth - 1, nodes)).collect();
+        let inner: Result<Box<[Condition]>, FilterError> = inner
+            .map(|inner| Condition::new(inner, depth - 1, nodes))
+            .collect();
         let inner = inner?;
         match &*node.op {
             "and" if !inner.is_empty() => Ok(Condition::All(inner)),
@@ -129,14 +130,20 @@ impl Condition {
 
 impl Comparison {
     fn new(node: &FilterNode) -> Result<Comparison, FilterError> {
-        let FilterNode { key, cmp, val, vals, .. } = node;
+        let FilterNode {
+            key, cmp, val, vals, ..
+        } = node;
         let takes_list = matches!(&**cmp, "in" | "nin");
         let takes_nothing = matches!(&**cmp, "ex" | "nex");
         if val.is_empty() != (takes_list || takes_nothing) {
-            return Err(FilterError("a comparison needs `val`, and one of a list or of existence has none"));
+            return Err(FilterError(
+                "a comparison needs `val`, and one of a list or of existence has none",
+            ));
         }
         if vals.is_empty() == takes_list {
-            return Err(FilterError("a comparison with a list needs `vals`, and another one has none"));
+            return Err(FilterError(
+                "a comparison with a list needs `vals`, and another one has none",
+            ));
         }
         if key.is_empty() && !takes_nothing {
             return Err(FilterError("a comparison needs `key`"));

@@ -40,7 +40,9 @@ fn a_delta_with_a_copy_and_an_insert_is_applied() {
 #[test]
 fn edits_of_a_state_are_short() {
     let state = |price: u32, time: u32| {
-        let fields: String = (0..100).map(|at| format!("\"field{at}\":\"value {at}\",")).collect();
+        let fields: String = (0..100)
+            .map(|at| format!("\"field{at}\":\"value {at}\","))
+            .collect();
         format!("{{\"price\":{price},{fields}\"time\":{time}}}").into_bytes()
     };
     let (one, two) = (state(1012, 1_700_000_000), state(1013, 1_700_000_137));
@@ -68,7 +70,9 @@ fn random_edits_return() {
         let mut random = fastrand::Rng::with_seed(seed);
         let alphabet: Vec<char> = "ab01\"{}ü温😀".chars().collect();
         let length = random.usize(0..600);
-        let source: String = (0..length).map(|_| alphabet[random.usize(..alphabet.len())]).collect();
+        let source: String = (0..length)
+            .map(|_| alphabet[random.usize(..alphabet.len())])
+            .collect();
         let mut target: Vec<char> = source.chars().collect();
         for _ in 0..random.usize(0..8) {
             let at = random.usize(0..=target.len());
@@ -140,7 +144,11 @@ fn an_invalid_delta_is_an_error() {
         (b"5\n~~~~~:a", "truncated"),
     ] {
         let error = apply(source, delta, 1000).expect_err("it is invalid").to_string();
-        assert!(error.contains(reason), "{}: {error}", String::from_utf8_lossy(delta));
+        assert!(
+            error.contains(reason),
+            "{}: {error}",
+            String::from_utf8_lossy(delta)
+        );
     }
 }
 
@@ -152,7 +160,11 @@ fn a_delta_of_the_same_pair_is_made_once() {
             ..Published::default()
         })
     };
-    let (one, two, other) = (publication("one state"), publication("two state"), publication("other"));
+    let (one, two, other) = (
+        publication("one state"),
+        publication("two state"),
+        publication("other"),
+    );
     let first = two.delta_from(&one).expect("parts are equal");
     let second = two.delta_from(&one).expect("parts are equal");
     assert_eq!(first.as_ptr(), second.as_ptr(), "the same memory");
@@ -161,5 +173,8 @@ fn a_delta_of_the_same_pair_is_made_once() {
     if let Some(delta) = from_other {
         assert_eq!(apply(&other.data, &delta, 1000).as_deref(), Ok(&two.data[..]));
     }
-    assert_eq!(two.delta_from(&one).map(|delta| delta.as_ptr()), Some(first.as_ptr()));
+    assert_eq!(
+        two.delta_from(&one).map(|delta| delta.as_ptr()),
+        Some(first.as_ptr())
+    );
 }

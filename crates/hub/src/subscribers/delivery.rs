@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::conn::QueueOutcome;
-use super::push_queue::{QueueArena, QueuedPush};
 use super::features::{DeltaBase, FormOutcome, TopicName};
+use super::push_queue::{QueueArena, QueuedPush};
 use super::{ConnId, Slot, SubscriberCounts, SubscriberEvent, SubscriberTable, topic_number};
 use crate::limits::PREFETCH_BATCH;
 use crate::mail::{DeliveryMode, EncodedPush, SlowConsumerPolicy, TopicKey};
@@ -113,7 +113,9 @@ impl SubscriberTable {
                                 continue;
                             }
                             FormOutcome::Unavailable => {
-                                fan_out.slow_consumers.push((index, SlowConsumer::Resync(key.index)));
+                                fan_out
+                                    .slow_consumers
+                                    .push((index, SlowConsumer::Resync(key.index)));
                                 continue;
                             }
                         }

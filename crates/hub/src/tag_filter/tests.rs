@@ -75,7 +75,10 @@ fn numbers_are_compared_as_decimals() {
         ("volume", "gt", "0.00000000000000000001", false),
         ("other", "gt", "0", false),
     ] {
-        check(&format!(r#"{{"key":"{tag}","cmp":"{cmp}","val":"{operand}"}}"#), matches);
+        check(
+            &format!(r#"{{"key":"{tag}","cmp":"{cmp}","val":"{operand}"}}"#),
+            matches,
+        );
     }
 }
 
@@ -90,7 +93,10 @@ fn combinations() {
         ("not", vec![no], true),
         ("not", vec![yes], false),
     ] {
-        check(&format!(r#"{{"op":"{op}","nodes":[{}]}}"#, nodes.join(",")), matches);
+        check(
+            &format!(r#"{{"op":"{op}","nodes":[{}]}}"#, nodes.join(",")),
+            matches,
+        );
     }
     let nested = format!(r#"{{"op":"not","nodes":[{{"op":"and","nodes":[{yes},{no}]}}]}}"#);
     check(&nested, true);
@@ -112,7 +118,10 @@ fn invalid_filters_are_rejected() {
         r#"{"op":"or","nodes":[]}"#.to_owned(),
         r#"{"op":"xor","nodes":[{"key":"a","cmp":"ex"}]}"#.to_owned(),
         format!(r#"{{"op":"not","nodes":[{leaf},{leaf}]}}"#),
-        format!(r#"{{"op":"and","nodes":[{}]}}"#, vec![leaf; FILTER_NODES].join(",")),
+        format!(
+            r#"{{"op":"and","nodes":[{}]}}"#,
+            vec![leaf; FILTER_NODES].join(",")
+        ),
         format!(
             "{}{leaf}{}",
             r#"{"op":"not","nodes":["#.repeat(FILTER_DEPTH),
@@ -135,6 +144,9 @@ fn invalid_filters_are_rejected() {
 fn equal_filters_have_equal_keys() {
     let filter = |json: &str| TagFilter::new(&parse(json)).expect("valid");
     let one = filter(r#"{"key":"a","cmp":"eq","val":"b"}"#);
-    assert_eq!(one.key(), filter(r#"{"cmp":"eq","val":"b","key":"a","op":""}"#).key());
+    assert_eq!(
+        one.key(),
+        filter(r#"{"cmp":"eq","val":"b","key":"a","op":""}"#).key()
+    );
     assert_ne!(one.key(), filter(r#"{"key":"a","cmp":"eq","val":"c"}"#).key());
 }

@@ -27,7 +27,10 @@ pub(super) enum CommandResult {
     /// The number of connections that a command has reached.
     Reached(u32, Option<CalledNodes>),
     Presence(Vec<Arc<ClientInfo>>),
-    PresenceStats { clients: u32, users: u32 },
+    PresenceStats {
+        clients: u32,
+        users: u32,
+    },
     History(Vec<(u64, Arc<Published>)>, StreamPosition),
     /// The numbers of subscribers.
     Channels(BTreeMap<String, u32>, Option<CalledNodes>),

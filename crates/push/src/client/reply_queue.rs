@@ -314,8 +314,7 @@ impl Client {
             capacity.unwrap_or(limits::RECOVERED_WITH_REPLY_BYTES),
             subscribe.has_delta,
         );
-        let mut result =
-            subscribe.subscribe_result(worker.wall_time(), self.format, position, first, missed);
+        let mut result = subscribe.subscribe_result(worker.wall_time(), self.format, position, first, missed);
         if subscribe.is_compacted {
             result.id = worker.channel_number(channel).unwrap_or_default();
         }

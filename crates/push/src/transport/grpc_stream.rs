@@ -57,7 +57,11 @@ pub(crate) fn add_routes(app: App) -> App {
                 Ok(())
             })
             .on("OPTIONS", &format!("/{SERVICE}/Consume"), answer_preflight)
-            .on("OPTIONS", &format!("/{CLIENT_SERVICE}/Communicate"), answer_preflight)
+            .on(
+                "OPTIONS",
+                &format!("/{CLIENT_SERVICE}/Communicate"),
+                answer_preflight,
+            )
             .on("OPTIONS", &format!("/{CLIENT_SERVICE}/Emulate"), answer_preflight)
             .grpc(service)
             .grpc(
@@ -133,10 +137,10 @@ async fn handle_communicate(
     loop {
         match next_event(commands.as_deref_mut(), &stream).await? {
             SessionEvent::Command(Some(command)) => {
-                if encoded_bytes(&command) > worker.options().message_bytes {
+                if encoded_bytes(&*command) > worker.options().message_bytes {
                     session.client.disconnect(Disconnect::BAD_REQUEST);
                 } else {
-                    session.execute_all([Ok(command)].into_iter());
+                    session.execute_all([Ok(*command)].into_iter());
                 }
             }
             // A browser ends its request before it reads the response.
@@ -156,7 +160,7 @@ async fn handle_communicate(
 
 /// An event of a session: a command of its client (`None`: there are no more), or messages to send (`None`: the session has ended).
 enum SessionEvent {
-    Command(Option<Command>),
+    Command(Option<Box<Command>>),
     Output(Option<Vec<u8>>),
 }
 
@@ -176,7 +180,7 @@ async fn next_event(
         Poll::Ready(output) => Poll::Ready(Ok(SessionEvent::Output(output))),
         Poll::Pending => {
             let command = command.as_mut().poll(context);
-            command.map(|command| command.map(SessionEvent::Command))
+            command.map(|command| Ok(SessionEvent::Command(command?.map(Box::new))))
         }
     })
     .await

@@ -14,8 +14,8 @@ use ringmain_hub::subscribers::ProgramReply;
 
 use super::PushWorker;
 use super::pending_replies::{QueryError, ReplyGroup};
-use crate::limits;
 use crate::client::reply_queue::publication_weight;
+use crate::limits;
 use crate::options::{DataFormat, publication_limit};
 use crate::publish::publisher::PublishError;
 

@@ -141,7 +141,10 @@ fn deltas_are_not_sent_without_a_request_or_a_permission() {
 #[test]
 fn a_recovery_begins_with_a_whole_publication() {
     let mut client = serve(with_deltas());
-    let (_, reply) = connect(&mut client, &json!({ "channel": "kept:a", "delta": "fossil", "recoverable": true }));
+    let (_, reply) = connect(
+        &mut client,
+        &json!({ "channel": "kept:a", "delta": "fossil", "recoverable": true }),
+    );
     let epoch = reply["subscribe"]["epoch"].clone();
     for number in 1..=5 {
         publish(&mut client, "kept:a", &state(number));
@@ -152,7 +155,10 @@ fn a_recovery_begins_with_a_whole_publication() {
     let (mut socket, reply) = connect(&mut client, &subscribe);
     assert_eq!(reply["subscribe"]["recovered"], true, "{reply}");
     let mut decoder = Decoder::default();
-    assert_eq!(decoder.receive_all(&reply["subscribe"]["publications"]), [3, 4, 5]);
+    assert_eq!(
+        decoder.receive_all(&reply["subscribe"]["publications"]),
+        [3, 4, 5]
+    );
     assert_eq!((decoder.wholes, decoder.deltas), (1, 2));
     publish(&mut client, "kept:a", &state(6));
     assert_eq!(receive(&mut socket, &mut decoder, 1), [6]);
@@ -164,7 +170,10 @@ fn a_recovery_begins_with_a_whole_publication() {
     // Neither does the history consist of deltas.
     let (mut socket, _) = connect(&mut client, &json!({ "channel": "kept:a", "delta": "fossil" }));
     socket.send_text(json!({ "id": 3, "history": { "channel": "kept:a", "limit": 2 } }).to_string());
-    assert_eq!(lines_of(&mut socket)[0]["history"]["publications"][1]["data"], state(2));
+    assert_eq!(
+        lines_of(&mut socket)[0]["history"]["publications"][1]["data"],
+        state(2)
+    );
 }
 
 /// A recovery that does not fit into one reply continues with deltas in pushes.
@@ -181,7 +190,10 @@ fn a_long_recovery_continues_in_pushes() {
         "channel": "kept:a", "delta": "fossil", "recover": true, "offset": 0, "epoch": epoch,
     });
     let (mut socket, reply) = connect(&mut client, &subscribe);
-    let first = reply["subscribe"]["publications"].as_array().expect("publications").clone();
+    let first = reply["subscribe"]["publications"]
+        .as_array()
+        .expect("publications")
+        .clone();
     assert!((1..6).contains(&first.len()), "{}", first.len());
     let mut publications = first;
     while publications.len() < 6 {
@@ -197,7 +209,10 @@ fn a_long_recovery_continues_in_pushes() {
         } else {
             text.to_vec()
         };
-        assert_eq!(serde_json::from_slice::<Value>(&base).expect("JSON"), large(number));
+        assert_eq!(
+            serde_json::from_slice::<Value>(&base).expect("JSON"),
+            large(number)
+        );
     }
 }
 
@@ -208,7 +223,10 @@ fn a_connect_request_may_request_deltas() {
     let connect = json!({ "subs": { "kept:a": { "delta": "fossil" }, "kept:b": {} } });
     let mut stream = Stream::open(client.get(&with_query("/connection/uni_sse", &connect.to_string())));
     let connected: Value = serde_json::from_str(&stream.event()).expect("JSON");
-    assert_eq!(connected["connect"]["subs"]["kept:a"]["delta"], true, "{connected}");
+    assert_eq!(
+        connected["connect"]["subs"]["kept:a"]["delta"], true,
+        "{connected}"
+    );
     assert_eq!(connected["connect"]["subs"]["kept:b"]["delta"], Value::Null);
     let mut decoder = Decoder::default();
     for number in 1..=3 {
@@ -230,8 +248,18 @@ fn a_connect_request_may_request_deltas() {
 fn publications_in_channels_with_deltas_are_limited() {
     let mut client = serve(with_deltas());
     let text = "x".repeat(DELTA_PUBLICATION_BYTES);
-    assert_eq!(fault(&mut client, "publish", &json!({ "channel": "delta:a", "data": text })), 106);
-    assert_eq!(fault(&mut client, "publish", &json!({ "channel": "a", "data": text })), 0);
+    assert_eq!(
+        fault(
+            &mut client,
+            "publish",
+            &json!({ "channel": "delta:a", "data": text })
+        ),
+        106
+    );
+    assert_eq!(
+        fault(&mut client, "publish", &json!({ "channel": "a", "data": text })),
+        0
+    );
     let broadcast = json!({ "channels": ["a", "delta:a"], "data": text });
     let told = crate::api::call(&mut client, "broadcast", &broadcast);
     assert_eq!(told["result"]["responses"][1]["error"]["code"], 106, "{told}");

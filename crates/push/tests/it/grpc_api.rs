@@ -198,7 +198,11 @@ fn publications_are_those_of_the_http_api() {
     tagged.tags.insert("x".to_owned(), "y".to_owned());
     tagged.idempotency_key = "once".to_owned();
     let first: Published = call(&mut client, "Publish", &tagged);
-    assert_eq!(call::<Published>(&mut client, "Publish", &tagged), first, "published once");
+    assert_eq!(
+        call::<Published>(&mut client, "Publish", &tagged),
+        first,
+        "published once"
+    );
     let encoded = Publish {
         b64data: "WzJd".to_owned(),
         ..publication("kept:a", b"ignored")
@@ -214,13 +218,22 @@ fn publications_are_those_of_the_http_api() {
     let publications: Vec<_> = history
         .publications
         .iter()
-        .map(|one| (one.offset, String::from_utf8_lossy(&one.data).into_owned(), one.tags.len()))
+        .map(|one| {
+            (
+                one.offset,
+                String::from_utf8_lossy(&one.data).into_owned(),
+                one.tags.len(),
+            )
+        })
         .collect();
     assert_eq!(
         publications,
         [(1, r#"{ "a": 1 }"#.to_owned(), 1), (2, "[2]".to_owned(), 0)]
     );
-    assert_eq!((history.offset, history.epoch), (2, first.result.expect("a result").epoch));
+    assert_eq!(
+        (history.offset, history.epoch),
+        (2, first.result.expect("a result").epoch)
+    );
 }
 
 #[test]
@@ -232,7 +245,13 @@ fn a_fault_is_in_the_response_or_in_the_status() {
     for (request, code) in [
         (publication("kept:a", b""), 107),
         (publication("kept:a", b"not JSON"), 107),
-        (Publish { version: 7, ..publication("kept:a", b"1") }, 108),
+        (
+            Publish {
+                version: 7,
+                ..publication("kept:a", b"1")
+            },
+            108,
+        ),
     ] {
         let response: Published = call(&mut client, "Publish", &request);
         assert_eq!(response.error.expect("an error").code, code);
@@ -284,7 +303,10 @@ fn a_batch_has_a_reply_for_each_command() {
         let [published, failed, history, empty] = &replies.replies[..] else {
             panic!("expected four replies, found {replies:?}");
         };
-        assert_eq!(published.publish.as_ref().expect("a result").offset, 1 + u64::from(parallel));
+        assert_eq!(
+            published.publish.as_ref().expect("a result").offset,
+            1 + u64::from(parallel)
+        );
         assert_eq!(failed.error.as_ref().expect("an error").code, 102);
         assert_eq!(history.history.as_ref().expect("a result").publications.len(), 1);
         assert_eq!(empty.error.as_ref().expect("an error").code, 104);

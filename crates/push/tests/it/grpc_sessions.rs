@@ -95,16 +95,29 @@ fn commands_and_replies_are_messages_of_one_call() {
     assert_eq!(connected.id, 1);
     assert!(connected.connect.expect("connected").pong);
     // Two commands in one piece, the second cut.
-    let both = [framed(&encoded(&subscribe(2, "kept:a"))), framed(&encoded(&subscribe(3, "b")))].concat();
+    let both = [
+        framed(&encoded(&subscribe(2, "kept:a"))),
+        framed(&encoded(&subscribe(3, "b"))),
+    ]
+    .concat();
     http.send(stream, &both[..both.len() - 3], false);
     http.turn();
     http.send(stream, &both[both.len() - 3..], false);
     let subscribed = replies(&mut http, stream, &mut bytes, 2);
-    assert!(subscribed.iter().all(|reply| reply.subscribe.is_some()), "{subscribed:?}");
+    assert!(
+        subscribed.iter().all(|reply| reply.subscribe.is_some()),
+        "{subscribed:?}"
+    );
     let request = client.post("/api/publish").header("x-api-key", "key");
     assert_eq!(request.body(r#"{"channel":"b","data":7}"#).send().status(), 200);
-    let push = replies(&mut http, stream, &mut bytes, 1).remove(0).push.expect("a push");
-    assert_eq!((&*push.channel, &*push.pub_.expect("a publication").data), ("b", &b"7"[..]));
+    let push = replies(&mut http, stream, &mut bytes, 1)
+        .remove(0)
+        .push
+        .expect("a push");
+    assert_eq!(
+        (&*push.channel, &*push.pub_.expect("a publication").data),
+        ("b", &b"7"[..])
+    );
     // A command that is not one ends the call with a status.
     let mut second = connect();
     second.id = 4;
@@ -132,7 +145,10 @@ fn a_client_that_ends_its_side_leaves() {
         http.turn();
     }
     let fields = &http.response(stream).fields;
-    assert!(fields.contains(&("grpc-status".to_owned(), "0".to_owned())), "{fields:?}");
+    assert!(
+        fields.contains(&("grpc-status".to_owned(), "0".to_owned())),
+        "{fields:?}"
+    );
     let request = client.post("/api/presence_stats").header("x-api-key", "key");
     let reply = request.body(r#"{"channel":"kept:a"}"#).send();
     assert_eq!(reply.text(), r#"{"result":{"num_clients":0,"num_users":0}}"#);
@@ -181,6 +197,9 @@ fn browsers_send_further_commands_in_other_calls() {
     assert!(emulate(&connected.node).contains("grpc-status: 0"));
     let answered = replies(&mut http, stream, &mut bytes, 2);
     let has = |field: fn(&Reply) -> bool| answered.iter().any(field);
-    assert!(has(|reply| reply.subscribe.is_some()) && has(|reply| reply.ping.is_some()), "{answered:?}");
+    assert!(
+        has(|reply| reply.subscribe.is_some()) && has(|reply| reply.ping.is_some()),
+        "{answered:?}"
+    );
     assert!(emulate("other").contains("grpc-status: 5"), "another node");
 }

@@ -58,7 +58,10 @@ fn a_filter_selects_publications_by_their_tags() {
     while received.len() < 2 {
         received.extend(lines_of(&mut socket));
     }
-    let offsets: Vec<&Value> = received.iter().map(|line| &line["push"]["pub"]["offset"]).collect();
+    let offsets: Vec<&Value> = received
+        .iter()
+        .map(|line| &line["push"]["pub"]["offset"])
+        .collect();
     assert_eq!(offsets, [1, 3]);
     // The namespace retains two.
     let request = json!({

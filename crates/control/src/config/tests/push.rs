@@ -86,7 +86,10 @@ push:
         (true, SlowConsumerPolicy::Conflate)
     );
     assert_eq!(rules.conflation_interval, Some(Duration::from_millis(200)));
-    assert_eq!((rules.delta, rules.tags_filter, rules.compaction), (true, false, false));
+    assert_eq!(
+        (rules.delta, rules.tags_filter, rules.compaction),
+        (true, false, false)
+    );
     let kept = HistoryOptions {
         publications: 1,
         bytes: 1 << 20,
@@ -106,7 +109,10 @@ push:
     );
     assert_eq!(rooms.subscribe_access, PushListen::Users);
     let rules = rooms.channel_options;
-    assert_eq!((rules.delta, rules.tags_filter, rules.compaction), (true, true, true));
+    assert_eq!(
+        (rules.delta, rules.tags_filter, rules.compaction),
+        (true, true, true)
+    );
     let kept = HistoryOptions {
         publications: 100,
         bytes: 64 << 10,

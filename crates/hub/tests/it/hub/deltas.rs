@@ -102,7 +102,10 @@ impl Client {
         while numbers.len() < limit
             && let Some(frame) = workers.tables[worker].pop_push(self.conn)
         {
-            let reply = Replies::new(self.format, frame).next().expect("one").expect("a reply");
+            let reply = Replies::new(self.format, frame)
+                .next()
+                .expect("one")
+                .expect("a reply");
             let push = reply.push.expect("a push");
             assert_eq!(push.channel, "a");
             numbers.push(self.receive(&push.pub_.expect("a publication")));
@@ -120,9 +123,14 @@ fn the_first_publication_is_whole_and_the_next_ones_are_deltas() {
     for options in [DELTA, KEPT_DELTA] {
         let mut workers = Workers::new(2, LIMITS);
         let plain = workers.tables[0].open(JSON, None);
-        workers.tables[0].subscribe(plain, &name("a"), options, None).expect("allowed");
+        workers.tables[0]
+            .subscribe(plain, &name("a"), options, None)
+            .expect("allowed");
         let mut clients = [(0, JSON), (1, JSON), (1, PROTOBUF)].map(|(worker, variant)| {
-            (worker, Client::subscribe(&mut workers, worker, variant, options, None))
+            (
+                worker,
+                Client::subscribe(&mut workers, worker, variant, options, None),
+            )
         });
         workers.deliver_all();
         for number in 1..=5 {
@@ -136,7 +144,11 @@ fn the_first_publication_is_whole_and_the_next_ones_are_deltas() {
         // A subscriber without deltas is not affected.
         let pushes = workers.pushes(0, plain);
         assert_eq!(pushes.len(), 5);
-        assert!(pushes.iter().all(|push| push.contains("\"data\":{\"number\"") && !push.contains("delta")));
+        assert!(
+            pushes
+                .iter()
+                .all(|push| push.contains("\"data\":{\"number\"") && !push.contains("delta"))
+        );
     }
 }
 
@@ -200,7 +212,9 @@ fn the_first_publication_after_a_recovery_is_a_delta() {
         let mut forgetful = Client::subscribe(&mut workers, 0, JSON, KEPT_DELTA, from);
         workers.deliver_all();
         while let Some(event) = workers.tables[0].poll_event() {
-            let SubscriberEvent::Subscribed { missed, .. } = event else { continue };
+            let SubscriberEvent::Subscribed { missed, .. } = event else {
+                continue;
+            };
             let missed = missed.expect("recovered");
             client.base = Some(missed.last().expect("one").1.data.to_vec());
         }
@@ -229,7 +243,10 @@ fn conflated_updates_are_deltas_from_the_last_update() {
     let mut clients: Vec<_> = (0..20)
         .map(|at| {
             let variant = if at % 3 == 0 { PROTOBUF } else { JSON };
-            (at % 2, Client::subscribe(&mut workers, at % 2, variant, options, None))
+            (
+                at % 2,
+                Client::subscribe(&mut workers, at % 2, variant, options, None),
+            )
         })
         .collect();
     workers.deliver_all();
@@ -300,8 +317,8 @@ fn deltas_apply_whatever_was_dropped() {
             workers.deliver_all();
             for worker in 0..2 {
                 while let Some(event) = workers.tables[worker].poll_event() {
-                    let (SubscriberEvent::Unsubscribed { conn, .. } | SubscriberEvent::Disconnected { conn, .. }) =
-                        event
+                    let (SubscriberEvent::Unsubscribed { conn, .. }
+                    | SubscriberEvent::Disconnected { conn, .. }) = event
                     else {
                         continue;
                     };
@@ -315,11 +332,20 @@ fn deltas_apply_whatever_was_dropped() {
                 }
             }
         }
-        deltas += clients.values().map(|(_, client, _)| client.deltas).sum::<usize>();
-        wholes += clients.values().map(|(_, client, _)| client.wholes).sum::<usize>();
+        deltas += clients
+            .values()
+            .map(|(_, client, _)| client.deltas)
+            .sum::<usize>();
+        wholes += clients
+            .values()
+            .map(|(_, client, _)| client.wholes)
+            .sum::<usize>();
     }
     println!("{deltas} deltas, {wholes} whole");
-    assert!(deltas > 5000 && wholes > 1000, "both were sent often: {deltas}, {wholes}");
+    assert!(
+        deltas > 5000 && wholes > 1000,
+        "both were sent often: {deltas}, {wholes}"
+    );
 }
 
 /// The options may change while clients are subscribed with deltas: they still receive the form that they expect.
@@ -341,5 +367,8 @@ fn a_delta_is_shared_by_workers() {
     let one = Arc::new(state(1));
     let two = state(2);
     let first = two.delta_from(&one).expect("most is equal");
-    assert_eq!(two.delta_from(&one).map(|delta| delta.as_ptr()), Some(first.as_ptr()));
+    assert_eq!(
+        two.delta_from(&one).map(|delta| delta.as_ptr()),
+        Some(first.as_ptr())
+    );
 }

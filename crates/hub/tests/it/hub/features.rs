@@ -138,12 +138,21 @@ fn pushes_have_a_number_in_place_of_the_name() {
     // Another channel has the first number.
     subscribe(&mut workers, 0, "b", COMPACT, None, compact.clone());
     let conn = subscribe(&mut workers, 0, "a", COMPACT, None, compact);
-    let plain = subscribe(&mut workers, 0, "a", COMPACT, None, SubscriptionFeatures::default());
+    let plain = subscribe(
+        &mut workers,
+        0,
+        "a",
+        COMPACT,
+        None,
+        SubscriptionFeatures::default(),
+    );
     let number = workers.tables[0].channel_number("a").expect("it has subscribers");
     assert_ne!(Some(number), workers.tables[0].channel_number("b"));
     assert_eq!(workers.tables[0].channel_number("c"), None);
     let member = workers.tables[1].open(JSON, info("m"));
-    workers.tables[1].subscribe(member, &name("a"), COMPACT, None).expect("allowed");
+    workers.tables[1]
+        .subscribe(member, &name("a"), COMPACT, None)
+        .expect("allowed");
     workers.deliver_all();
     workers.tables[0].publish(&name("a"), COMPACT, tagged(1, "X"), None);
     workers.tables[1].unsubscribe(member, "a", Unsubscribed::SERVER);
