@@ -10,6 +10,7 @@ pub mod cluster_frames;
 pub mod config;
 mod conversation;
 pub mod datagram_control;
+pub mod delta;
 pub mod differences;
 pub mod form;
 pub mod grpc;
@@ -71,6 +72,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "datagram_control",
         run: datagram_control::run,
+    },
+    Target {
+        name: "delta",
+        run: delta::run,
     },
     Target {
         name: "form",

@@ -43,6 +43,10 @@ CENTRIFUGO = {
             {"name": "room", "allow_subscribe_for_client": True, "presence": True, "join_leave": True, "force_push_join_leave": True,
              "allow_presence_for_client": True, "allow_subscribe_for_anonymous": True, "allow_presence_for_anonymous": True},
             {"name": "closed"},
+            {"name": "delta", "history_size": 100, "history_ttl": "300s", "force_recovery": True, "allow_subscribe_for_client": True,
+             "allow_subscribe_for_anonymous": True, "allowed_delta_types": ["fossil"], "delta_publish": True},
+            {"name": "tagged", "history_size": 100, "history_ttl": "300s", "force_recovery": True, "allow_subscribe_for_client": True,
+             "allow_subscribe_for_anonymous": True, "allow_tags_filter": True},
         ],
     },
 }
@@ -58,6 +62,8 @@ push:
     kept: {{retention: {{publications: 100, time: 300s}}, recovery: true, presence: true, history: true, publish: true}}
     room: {{presence: true, join_leave: true}}
     closed: {{listen: nobody}}
+    delta: {{retention: {{publications: 100, time: 300s}}, recovery: true, delta: fossil}}
+    tagged: {{retention: {{publications: 100, time: 300s}}, recovery: true, tags_filter: true}}
 routes:
   live: {{rules: [{{match: /, push: true}}]}}
 """

@@ -196,6 +196,107 @@ def recovering(side):
     side.ask(client, {"id": 2, "subscribe": {"channel": "kept:rec"}})
 
 
+def apply_delta(source, delta):
+    """Applies a delta in Fossil's format."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
+    target, at = b"", 0
+
+    def number():
+        nonlocal at
+        value = 0
+        while chr(delta[at]) in digits:
+            value, at = value * 64 + digits.index(chr(delta[at])), at + 1
+        at += 1
+        return value, delta[at - 1:at]
+
+    length, _ = number()
+    while True:
+        count, kind = number()
+        if kind == b";":
+            assert len(target) == length
+            return target
+        if kind == b"@":
+            offset, _ = number()
+            target += source[offset:offset + count]
+        else:
+            target, at = target + delta[at:at + count], at + count
+
+
+def decoded(publications, base=None):
+    """Returns the kind, the offset and the data of publications in a subscription with deltas, of which one was received before."""
+    found = []
+    for publication in publications:
+        data = publication["data"].encode()
+        base = apply_delta(base, data) if publication.get("delta") else data
+        found.append([bool(publication.get("delta")), publication["offset"], base.decode()])
+    return found
+
+
+@scenario
+def deltas(side):
+    def publish(number):
+        side.api("publish", {"channel": "delta:a", "data": {"number": number, "text": "wörds " * 40, "again": number}})
+
+    client, plain = side.client(), side.client()
+    side.ask(client, {"id": 2, "subscribe": {"channel": "delta:a", "delta": "fossil"}})
+    side.ask(plain, {"id": 2, "subscribe": {"channel": "delta:a"}})
+    side.ask(plain, {"id": 3, "subscribe": {"channel": "kept:delta", "delta": "fossil"}})
+    side.refused(b'{"id":2,"subscribe":{"channel":"delta:b","delta":"other"}}')
+    for number in range(1, 5):
+        publish(number)
+    side.see(decoded([client.message()["push"]["pub"] for _ in range(4)]))
+    side.see([plain.message()["push"]["pub"]["data"]["number"] for _ in range(4)])
+    side.api("publish", {"channel": "delta:a", "data": "short"})
+    message = client.message()["push"]["pub"]
+    side.see([bool(message.get("delta")), message["data"]])
+    epoch = side.api("history", {"channel": "delta:a", "limit": 0}).json()["result"]["epoch"]
+    publish(6)
+    back = side.client()
+    back.send(recover(2, "delta:a", 1, epoch, delta="fossil"))
+    result = back.reply(2)["subscribe"]
+    publications = decoded(result.pop("publications"))
+    side.see([result, publications])
+    publish(7)
+    side.see(decoded([back.message()["push"]["pub"]], publications[-1][2].encode()))
+
+
+@scenario
+def filters(side):
+    leaf = lambda tag, comparison, value: {"key": tag, "cmp": comparison, "val": value}  # noqa: E731
+    trees = [leaf("t", "eq", "x"), leaf("t", "neq", "x"), {"key": "t", "cmp": "in", "vals": ["x", ""]},
+             {"key": "t", "cmp": "nin", "vals": ["x", ""]}, {"key": "t", "cmp": "ex"}, {"key": "t", "cmp": "nex"},
+             leaf("t", "sw", "x"), leaf("t", "ew", "y"), leaf("t", "ct", "y"), leaf("n", "gt", "9"), leaf("n", "gte", "10.0"),
+             leaf("n", "lt", "-0.5"), leaf("n", "lte", "1e3"), leaf("n", "lt", "x"), leaf("n", "gt", ".5"), leaf("n", "gt", "5."),
+             leaf("n", "gt", "+1"), leaf("n", "lt", "-0"), leaf("n", "gte", "00010"),
+             {"op": "and", "nodes": [leaf("t", "eq", "x"), leaf("n", "gt", "1")]},
+             {"op": "or", "nodes": [leaf("t", "eq", "xy"), leaf("n", "gt", "1")]}, {"op": "not", "nodes": [leaf("t", "eq", "x")]}]
+    clients = []
+    for tree in trees:
+        client = side.client()
+        side.ask(client, {"id": 2, "subscribe": {"channel": "tagged:a", "tf": tree}})
+        clients.append(client)
+    for tags in ({}, {"t": "x"}, {"t": "xy"}, {"t": ""}, {"n": "10"}, {"n": "9.5", "t": "x"}, {"n": "-1"}, {"n": "ten"}, {"n": "1e1"},
+                 {"n": "10."}, {"n": "+11"}, {"n": ".9"}, {"n": "10.000000000000000000000001"}):
+        side.api("publish", {"channel": "tagged:a", "data": 1, "tags": tags})
+    for tree, client in zip(trees, clients):
+        # Publications are before the reply.
+        client.send({"id": 3, "unsubscribe": {"channel": "tagged:a"}})
+        offsets = []
+        while "unsubscribe" not in (message := client.message()):
+            offsets.append(message["push"]["pub"]["offset"])
+        side.see([tree, offsets])
+    epoch = side.api("history", {"channel": "tagged:a", "limit": 0}).json()["result"]["epoch"]
+    client = side.client()
+    client.send(recover(2, "tagged:a", 0, epoch, tf=leaf("t", "eq", "x")))
+    result = client.reply(2)["subscribe"]
+    side.see([publication["offset"] for publication in result["publications"]])
+    for tree in ({}, {"op": "and"}, {"op": "nand", "nodes": [leaf("a", "eq", "b")]}, {"key": "a", "cmp": "eq"}, {"key": "a", "cmp": "ex", "val": "b"},
+                 {"cmp": "eq", "val": "b"}, {"key": "a", "cmp": "in", "val": "b"}, {"op": "not", "nodes": []}, {"cmp": "ex"}):
+        client = side.client()
+        side.ask(client, {"id": 2, "subscribe": {"channel": "tagged:b", "tf": tree}})
+    side.ask(side.client(), {"id": 2, "subscribe": {"channel": "kept:tf", "tf": leaf("a", "eq", "b")}})
+
+
 @scenario
 def history_pages(side):
     for number in range(1, 11):

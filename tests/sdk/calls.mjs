@@ -1,4 +1,5 @@
-// Push by gRPC-Web with the npm package grpc-web, as it is, and by gRPC with grpcurl: `node calls.mjs HOST:PORT GRPCURL`.
+// Push by gRPC-Web with the npm package grpc-web, as it is, and by gRPC with grpcurl: `node calls.mjs HOST:PORT GRPCURL`. The server API, by
+// grpcurl, with Centrifugo's own definition (api.proto).
 //
 // The package's transport is XMLHttpRequest: what it uses of it is written here on fetch, for text that is read while it comes.
 import assert from 'node:assert/strict';
@@ -233,7 +234,63 @@ async function byGrpcurl() {
   console.log('grpcurl: all as expected');
 }
 
+/** Calls each method of the server API with Centrifugo's definition. */
+async function serverApi() {
+  const call = async (method, asked, key = 'secret') => {
+    const args = ['-plaintext', '-proto', 'api.proto', '-H', `authorization: apikey ${key}`, '-d', JSON.stringify(asked)];
+    const running = spawn(grpcurl, [...args, host, `centrifugal.centrifugo.api.CentrifugoApi/${method}`], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    let [out, said] = ['', ''];
+    running.stdout.on('data', (bytes) => (out += bytes));
+    running.stderr.on('data', (bytes) => (said += bytes));
+    const [code] = await once(running, 'close');
+    return code === 0 ? JSON.parse(out) : said;
+  };
+  const base64 = (value) => Buffer.from(JSON.stringify(value)).toString('base64');
+  const channel = 'recovery:api';
+  const published = await call('Publish', { channel, data: base64({ a: 1 }), tags: { x: 'y' } });
+  assert.equal(published.result.offset, '1');
+  const { epoch } = published.result;
+  const broadcast = await call('Broadcast', { channels: [channel, 'nowhere:a'], data: base64(2) });
+  assert.deepEqual(broadcast.result.responses, [
+    { result: { offset: '2', epoch } },
+    { error: { code: 102, message: 'unknown channel' } },
+  ]);
+  const history = await call('History', { channel, limit: -1 });
+  assert.deepEqual(history.result, {
+    publications: [
+      { data: base64({ a: 1 }), offset: '1', tags: { x: 'y' } },
+      { data: base64(2), offset: '2' },
+    ],
+    epoch,
+    offset: '2',
+  });
+  assert.deepEqual(await call('Presence', { channel }), { result: {} });
+  assert.deepEqual(await call('PresenceStats', { channel }), { result: {} });
+  assert.deepEqual(await call('Channels', {}), { result: {} });
+  assert.equal((await call('Info', {})).result.nodes.length, 1);
+  for (const method of ['Subscribe', 'Unsubscribe']) {
+    assert.deepEqual(await call(method, { user: '7', channel }), { result: {} });
+  }
+  assert.deepEqual(await call('Disconnect', { user: '7' }), { result: {} });
+  assert.deepEqual(await call('Refresh', { user: '7', expireAt: '1' }), { result: {} });
+  assert.deepEqual(await call('HistoryRemove', { channel }), { result: {} });
+  const batch = await call('Batch', {
+    commands: [{ publish: { channel, data: base64(3) } }, { presence: { channel: 'nowhere:a' } }, { rpc: { method: 'x' } }],
+  });
+  assert.deepEqual(batch.replies, [
+    { publish: { offset: '3', epoch } },
+    { error: { code: 102, message: 'unknown channel' } },
+    { error: { code: 104, message: 'method not found' } },
+  ]);
+  assert.match(await call('Info', {}, 'other'), /Code: Unauthenticated/);
+  assert.match(await call('DeviceList', {}), /Code: Unimplemented/);
+  console.log('server API, grpcurl with api.proto: all as expected');
+}
+
 await byText();
 await byBinary();
 await byGrpcurl();
+await serverApi();
 process.exit(0);

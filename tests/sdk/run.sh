@@ -5,8 +5,8 @@
 # them (streams.mjs); calls.mjs listens by gRPC-Web (npm's grpc-web) and gRPC (grpcurl); gocent calls the API (gocent/). The packages of npm
 # (centrifuge) carry no tests, so its own suite cannot be had from the registry; sessions.mjs is ours. The source package of centrifuge-python does,
 # but they wait without a deadline for what a server does not have (deltas, other namespaces), so they are not run here. Needs Go, Node and the package registries;
-# what is fetched stays in $SDK_CACHE (a folder of the user's cache). Left out of the Go SDK's tests: deltas (Fossil), which the
-# server does not make yet.
+# what is fetched stays in $SDK_CACHE (a folder of the user's cache). grpcurl calls the server API, too, with the definition of
+# Centrifugo's module.
 set -euo pipefail
 
 server=$(realpath "${1:?usage: tests/sdk/run.sh SERVER}")
@@ -18,6 +18,7 @@ npm_sdk=5.8.0
 npm_eventsource=4.1.0
 npm_grpc_web=2.1.1
 grpcurl=v1.9.4
+centrifugo=v6.9.1
 for program in go node npm; do
     command -v "$program" >/dev/null || { echo "needs $program; install it and run this again" >&2; exit 2; }
 done
@@ -55,14 +56,20 @@ go_tests() {
     echo "$name: $(grep -c "^--- PASS" "$out") passed, 0 failed, $(grep -c "^--- SKIP" "$out") skipped"
     rm -f "$out"
 }
-(cd "$tests" && go_tests "centrifuge-go $go_sdk, its own tests but for deltas (Fossil)" -skip Fossil -timeout 300s)
+(cd "$tests" && go_tests "centrifuge-go $go_sdk, its own tests" -timeout 300s)
 # Its own suite has one test, which needs no server: ours calls each method.
 (cd gocent && SERVER=127.0.0.1:$port go_tests "gocent v3.3.0, tests/sdk/gocent")
 
 if [ ! -x "$cache/$grpcurl/grpcurl" ]; then
     GOBIN=$cache/$grpcurl GOFLAGS=-mod=mod go install "github.com/fullstorydev/grpcurl/cmd/grpcurl@$grpcurl"
 fi
+if [ ! -f "$cache/api-$centrifugo.proto" ]; then
+    folder=$(cd "$cache" && GOFLAGS=-mod=mod go mod download -json "github.com/centrifugal/centrifugo/v6@$centrifugo" \
+        | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+    cp "$folder/internal/apiproto/api.proto" "$cache/api-$centrifugo.proto"
+fi
 cp ./*.mjs unistream.proto "$cache/npm/"
+cp -f "$cache/api-$centrifugo.proto" "$cache/npm/api.proto"
 (cd "$cache/npm" \
     && { [ -d node_modules/centrifuge ] && [ -d node_modules/eventsource ] && [ -d node_modules/grpc-web ] \
         || npm install --silent --no-save "centrifuge@$npm_sdk" ws@8 "eventsource@$npm_eventsource" \

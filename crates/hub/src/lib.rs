@@ -10,6 +10,7 @@
 //! Time and randomness are parameters. Must not know transports or permissions.
 #![forbid(unsafe_code)]
 
+pub mod delta;
 pub mod history;
 pub mod limits;
 pub mod mail;
@@ -17,3 +18,4 @@ pub mod pool;
 pub mod protocol;
 pub mod shard;
 pub mod subscribers;
+pub mod tag_filter;

@@ -120,5 +120,27 @@ pub const CONFLATION_BATCH: usize = 128;
 /// slow consumer and skips this tick.
 pub(crate) const QUEUE_SCAN_LIMIT: usize = 256;
 
+/// The length of publications between which deltas are made, in bytes. Longer ones are sent whole.
+pub const DELTA_BYTES: usize = 128 << 10;
+
+/// The blocks of the previous publication that are compared with one position of the new one. A delta may be longer than possible if more
+/// blocks have the same hash.
+pub(crate) const DELTA_PROBES: usize = 8;
+
+/// The publications of a conflated channel that one worker retains while there are subscribers with deltas. A subscriber that has an older
+/// one receives the next one whole.
+pub const DELTA_BASES: usize = 2 * FORWARDS_PER_INTERVAL as usize;
+
+/// The size of a filter by tags, in bytes of its Protobuf encoding. A subscription with a larger one is rejected ([`Fault::BAD_REQUEST`]).
+///
+/// [`Fault::BAD_REQUEST`]: crate::protocol::Fault::BAD_REQUEST
+pub const FILTER_BYTES: usize = 4096;
+
+/// The comparisons and operators of a filter by tags. The outcome is the same.
+pub const FILTER_NODES: usize = 128;
+
+/// The nesting depth of a filter by tags. The outcome is the same.
+pub const FILTER_DEPTH: usize = 16;
+
 /// The size of the state that one shard writes for its successor, in bytes. Further channels are omitted and start a new epoch there.
 pub const STATE_BYTES: usize = 512 << 20;

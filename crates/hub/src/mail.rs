@@ -9,7 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::history::{Epoch, HistoryOptions, HistoryQuery, StreamPosition};
-use crate::protocol::{ClientInfo, Published, Variant};
+use crate::protocol::{ClientInfo, Published, PushMessage, Variant};
+use crate::tag_filter::TagFilter;
 
 /// The number of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -52,6 +53,20 @@ pub struct ChannelOptions {
     /// A tick may be later by up to a sixteenth of the interval, which spreads the ticks of many clients over it. A tick that is late by no
     /// more than that does not delay the next one.
     pub conflation_interval: Option<Duration>,
+    /// Permits subscriptions that receive publications as deltas.
+    pub delta: bool,
+    /// Permits subscriptions with a filter of publications by their tags.
+    pub tags_filter: bool,
+    /// Permits subscriptions whose pushes have a number instead of the channel's name.
+    pub compaction: bool,
+}
+
+impl ChannelOptions {
+    /// Returns whether subscriptions may have [features](crate::subscribers::SubscriptionFeatures).
+    #[must_use]
+    pub const fn has_features(&self) -> bool {
+        self.delta || self.tags_filter || self.compaction
+    }
 }
 
 /// The outcome for publications that do not fit into a client's queue.
@@ -243,6 +258,8 @@ pub struct ShardSubscribe {
     pub variant: Variant,
     /// The position to recover from.
     pub recover_from: Option<RecoverFrom>,
+    /// The filter of recovered publications.
+    pub filter: Option<Arc<TagFilter>>,
     /// The member's info, for presence and join pushes.
     pub info: Option<Arc<ClientInfo>>,
 }
@@ -358,12 +375,39 @@ pub struct ShardSubscribed {
 #[derive(Debug, Default)]
 pub struct EncodedPush {
     variants: [Bytes; Variant::ALL.len()],
+    source: Option<PushSource>,
+}
+
+/// The content of a push before it is encoded, for subscriptions with features, whose pushes are encoded at their worker.
+#[derive(Clone, Debug)]
+pub enum PushSource {
+    /// A publication, with its offset; 0 for none.
+    Publication(u64, Arc<Published>),
+    /// Another push.
+    Message(Box<PushMessage>),
+}
+
+impl PushSource {
+    pub(crate) fn from_push(push: &PushMessage) -> PushSource {
+        PushSource::Message(Box::new(push.clone()))
+    }
 }
 
 impl EncodedPush {
     /// Sets the encoded push of a variant.
     pub(crate) fn set(&mut self, variant: Variant, encoded: Bytes) {
         self.variants[variant.number()] = encoded;
+    }
+
+    pub(crate) fn set_source(&mut self, source: Option<PushSource>) {
+        self.source = source;
+    }
+
+    /// Returns the content, in a channel whose options permit [features](ChannelOptions::has_features), or have permitted them to a current
+    /// subscriber.
+    #[must_use]
+    pub fn source(&self) -> Option<&PushSource> {
+        self.source.as_ref()
     }
 
     /// Returns the encoded push, or `None` if this variant cannot represent it.

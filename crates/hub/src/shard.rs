@@ -23,7 +23,7 @@ use std::time::Duration;
 use crate::history::{Epoch, StreamPosition};
 use crate::limits;
 use crate::mail::{
-    ChannelOptions, DeliveryMode, Origin, PublishOptions, QueryResult, ShardEvent, ShardRequest,
+    ChannelOptions, DeliveryMode, Origin, PublishOptions, PushSource, QueryResult, ShardEvent, ShardRequest,
     ShardSubscribe, ShardSubscribed, WorkerId,
 };
 use crate::protocol::{Published, PushMessage, Variant};
@@ -334,6 +334,10 @@ impl ChannelShard {
             return;
         };
         let (position, missed) = channel.recover(subscribing.recover_from, now);
+        let missed = match &subscribing.filter {
+            Some(filter) => channel.filter_missed(missed, filter),
+            None => missed,
+        };
         self.counts.subscribed_channels += usize::from(!channel.has_subscribers());
         self.unused.take(index, channel);
         channel.add_subscriber(from, subscribing.key, subscribing.variant);
@@ -422,7 +426,8 @@ impl ChannelShard {
         }
         let position = match self.channels[index as usize].as_ref() {
             Some(channel) if transient && channel.has_history() => {
-                self.send_out_of_band(index, published_push(&published, 0), true);
+                let source = PushSource::Publication(0, Arc::clone(&published));
+                self.send_with_source(index, published_push(&published, 0), Some(source));
                 None
             }
             _ => {
@@ -491,10 +496,16 @@ impl ChannelShard {
         };
         if channel.has_subscribers() {
             let push = published_push(published, offset);
+            let source = PushSource::Publication(offset, Arc::clone(published));
+            let source = Some(source).filter(|_| channel.has_features());
             let mode = channel.mode();
-            let encoded = self
-                .writer
-                .write(&channel.name, channel.subscribers_by_variant(), push, mode);
+            let encoded = self.writer.write(
+                &channel.name,
+                channel.subscribers_by_variant(),
+                push,
+                source,
+                mode,
+            );
             for interest in channel.interests() {
                 let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
                 // After a gap nothing is sent: this publication follows with the missing ones.
@@ -517,13 +528,25 @@ impl ChannelShard {
 
     /// Sends a push without an offset to all subscribers if `is_enabled`. Workers whose queue is full do not receive it.
     fn send_out_of_band(&mut self, index: u32, push: PushMessage, is_enabled: bool) {
-        let Some(channel) = self.channels[index as usize].as_mut().filter(|_| is_enabled) else {
+        if let Some(channel) = self.channels[index as usize].as_ref().filter(|_| is_enabled) {
+            let source = channel.has_features().then(|| PushSource::from_push(&push));
+            self.send_with_source(index, push, source);
+        }
+    }
+
+    fn send_with_source(&mut self, index: u32, push: PushMessage, source: Option<PushSource>) {
+        let Some(channel) = self.channels[index as usize].as_mut() else {
             return;
         };
         let mode = DeliveryMode::OutOfBand;
-        let encoded = self
-            .writer
-            .write(&channel.name, channel.subscribers_by_variant(), push, mode);
+        let source = source.filter(|_| channel.has_features());
+        let encoded = self.writer.write(
+            &channel.name,
+            channel.subscribers_by_variant(),
+            push,
+            source,
+            mode,
+        );
         for interest in channel.interests() {
             let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
             if interest.marked.is_none() && outbox.pushes < limits::QUEUED_PUSHES_PER_WORKER {
@@ -552,9 +575,15 @@ impl ChannelShard {
                 let mode = channel.mode();
                 for (offset, published) in missed {
                     let push = published_push(&published, offset);
-                    let encoded =
-                        self.writer
-                            .write(&channel.name, channel.subscribers_by_variant(), push, mode);
+                    let source = PushSource::Publication(offset, published);
+                    let source = Some(source).filter(|_| channel.has_features());
+                    let encoded = self.writer.write(
+                        &channel.name,
+                        channel.subscribers_by_variant(),
+                        push,
+                        source,
+                        mode,
+                    );
                     outbox.pushes += 1;
                     outbox.queue.push_back(ShardEvent::Push { key, encoded, mode });
                 }

@@ -12,6 +12,7 @@ mod conflation_schedule;
 mod conn;
 mod delivery;
 mod event;
+mod features;
 mod push_queue;
 mod requests;
 mod subscriptions;
@@ -32,6 +33,8 @@ use conflation_schedule::ConflationSchedule;
 use conn::Conn;
 use delivery::SlowConsumer;
 pub use event::{ConnId, ProgramReply, SubscriberEvent};
+pub use features::SubscriptionFeatures;
+use features::{FeatureEntries, TopicFeatures};
 use push_queue::QueueArena;
 use requests::PendingRequest;
 use subscriptions::SubState;
@@ -54,6 +57,7 @@ pub struct SubscriberTable {
     replies: VecDeque<(u64, ProgramReply)>,
     ready: VecDeque<ConnId>,
     queues: QueueArena,
+    feature_entries: FeatureEntries,
     schedule: ConflationSchedule,
     /// The reasons of subscriptions that end once the shard has replied ([`SubState::Ending`]).
     pending_ends: BTreeMap<(ConnId, u32), Unsubscribed>,
@@ -107,6 +111,8 @@ struct Topic {
     subscribers: Vec<u32>,
     pending: u32,
     conflation: ConflationState,
+    /// `None`: no subscriber has features.
+    features: Option<Box<TopicFeatures>>,
 }
 
 impl SubscriberTable {
@@ -133,6 +139,7 @@ impl SubscriberTable {
             replies: VecDeque::new(),
             ready: VecDeque::new(),
             queues: QueueArena::new(),
+            feature_entries: FeatureEntries::default(),
             schedule: ConflationSchedule::default(),
             pending_ends: BTreeMap::new(),
             slow_consumers: Vec::new(),
@@ -197,6 +204,23 @@ impl SubscriberTable {
         recover_from: Option<RecoverFrom>,
         info: Option<Arc<ClientInfo>>,
     ) -> Result<(), Fault> {
+        let features = SubscriptionFeatures::default();
+        self.subscribe_with(id, channel, options, recover_from, info, features)
+    }
+
+    /// Subscribes as [`SubscriberTable::subscribe_as`] does, with features, which the options must permit.
+    ///
+    /// # Errors
+    /// As [`SubscriberTable::subscribe`].
+    pub fn subscribe_with(
+        &mut self,
+        id: ConnId,
+        channel: &Arc<str>,
+        options: ChannelOptions,
+        recover_from: Option<RecoverFrom>,
+        info: Option<Arc<ClientInfo>>,
+        features: SubscriptionFeatures,
+    ) -> Result<(), Fault> {
         let limit = self.limits.subscriptions;
         let known = self.names.get(channel).copied();
         let Some(conn) = self.conn(id) else {
@@ -224,6 +248,7 @@ impl SubscriberTable {
             topic,
             variant,
             client: info.as_ref().map(|info| Arc::from(&*info.client)),
+            features: (!features.is_plain()).then(|| Box::new(features.clone())),
         });
         let (index, generation) = (topic, self.topics[topic as usize].generation);
         let subscribing = ShardSubscribe {
@@ -233,6 +258,7 @@ impl SubscriberTable {
             request,
             variant,
             recover_from,
+            filter: features.filter,
             info,
         };
         self.send_request(channel, ShardRequest::Subscribe(Box::new(subscribing)));
@@ -271,6 +297,23 @@ impl SubscriberTable {
                 *state = SubState::Ending;
                 self.pending_ends.insert((id, topic), Unsubscribed::SERVER);
             }
+        }
+    }
+
+    /// Returns the number of a channel with subscribers at this worker, by which pushes refer to it ([`SubscriptionFeatures::compaction`]).
+    #[must_use]
+    pub fn channel_number(&self, channel: &str) -> Option<i64> {
+        self.names.get(channel).map(|topic| topic_number(*topic))
+    }
+
+    /// Makes a subscription with deltas receive the next publication whole, since the client did not receive the recovered ones.
+    pub fn forget_delta_base(&mut self, id: ConnId, channel: &str) {
+        let Some(&topic) = self.names.get(channel) else {
+            return;
+        };
+        let at = self.slot(id).and_then(|conn| conn.index_in(topic));
+        if let (Some(at), Some(features)) = (at, &self.topics[topic as usize].features) {
+            features.forget_base(&mut self.feature_entries, at);
         }
     }
 
@@ -331,7 +374,11 @@ impl SubscriberTable {
     pub fn pop_push(&mut self, id: ConnId) -> Option<Bytes> {
         let (queues, slot) = (&mut self.queues, self.conns.get_mut(id.index as usize)?);
         let conn = slot.conn.as_mut().filter(|_| slot.generation == id.generation);
-        conn?.pop_push(queues)
+        let push = conn?.pop_push(queues)?;
+        Some(match push.delta {
+            None => push.frame,
+            Some(delta) => self.feature_entries.resolve(push.frame, delta),
+        })
     }
 
     /// Returns the size of a connection's queue, in bytes.
@@ -393,6 +440,7 @@ impl SubscriberTable {
                 subscribers: Vec::new(),
                 pending: 0,
                 conflation: ConflationState::default(),
+                features: None,
             });
             (self.topics.len() - 1) as u32
         });
@@ -409,6 +457,7 @@ impl SubscriberTable {
             topic.generation = topic.generation.wrapping_add(1);
             topic.subscribers = Vec::new();
             topic.conflation = ConflationState::default();
+            topic.features = None;
             self.names.remove(&topic.name);
             self.free_topics.push(index);
         }
@@ -425,6 +474,7 @@ impl SubscriberTable {
             topic,
             variant,
             client,
+            features,
         }) = self.take_request(subscribed.request)
         else {
             return;
@@ -448,7 +498,19 @@ impl SubscriberTable {
                 return self.free_unused_topic(topic);
             }
         };
-        self.topics[topic as usize].subscribers.push(id.index);
+        let topic_state = &mut self.topics[topic as usize];
+        topic_state.subscribers.push(id.index);
+        match (features, &mut topic_state.features) {
+            (Some(features), state) => {
+                let missed = subscribed.missed.as_ref().and_then(|missed| missed.last());
+                let (entries, subscribers) = (&mut self.feature_entries, topic_state.subscribers.len());
+                let recovered = missed.map(|(_, published)| published);
+                let state = state.get_or_insert_default();
+                state.add(entries, subscribers, &features, recovered);
+            }
+            (None, Some(state)) => state.add_plain(),
+            (None, None) => {}
+        }
         self.add_to_schedule(id.index, topic);
         self.counts.subscriptions += 1;
         self.events.push_back(SubscriberEvent::Subscribed {
@@ -490,6 +552,11 @@ impl SubscriberTable {
         let channel = Arc::clone(&topic_state.name);
         let options = topic_state.options;
         topic_state.subscribers.swap_remove(at as usize);
+        if let Some(features) = &mut topic_state.features
+            && !features.swap_remove(&mut self.feature_entries, at as usize)
+        {
+            topic_state.features = None;
+        }
         self.counts.subscriptions -= 1;
         if let Some(&moved_conn) = topic_state.subscribers.get(at as usize) {
             let moved_conn = self.id(moved_conn);
@@ -519,6 +586,11 @@ impl SubscriberTable {
         let topic = self.topics.get(key.index as usize);
         topic.is_some_and(|topic| topic.generation == key.generation)
     }
+}
+
+/// Returns the number of a topic in pushes. 0 is none.
+fn topic_number(topic: u32) -> i64 {
+    i64::from(topic) + 1
 }
 
 /// Returns the worker whose shard has a channel.

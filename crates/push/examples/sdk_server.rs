@@ -27,6 +27,8 @@ fn main() -> Exit {
         };
         namespace.channel_options.presence = true;
         namespace.channel_options.join_leave = true;
+        namespace.channel_options.delta = true;
+        namespace.channel_options.tags_filter = true;
         namespace.channel_options.history = Some(HistoryOptions {
             publications,
             bytes: 1 << 20,
@@ -45,6 +47,12 @@ fn main() -> Exit {
         },
         namespaces: [
             ("recovery".to_owned(), kept(100)),
+            ("delta".to_owned(), kept(100)),
+            ("compact".to_owned(), {
+                let mut compact = kept(100);
+                compact.channel_options.compaction = true;
+                compact
+            }),
             ("smallhistory".to_owned(), kept(2)),
             ("personal".to_owned(), kept(100)),
         ]

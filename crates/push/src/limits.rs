@@ -54,6 +54,10 @@ pub const HELD_BYTES: usize = 1024 * 1024;
 /// message of a client's connection, which would otherwise be closed by it, and again by its recovery.
 pub const PUBLICATION_BYTES: usize = 1024 * 1024 + 64 * 1024;
 
+/// The same in a namespace with deltas, whose subscribers of the JSON format receive data as a text, in which each quotation mark takes
+/// two bytes.
+pub const DELTA_PUBLICATION_BYTES: usize = 512 * 1024;
+
 /// Bytes of recovered publications in one reply to `subscribe` or `connect`, for all its channels. Further ones follow as pushes, as fast as
 /// the client receives them.
 pub const RECOVERED_WITH_REPLY_BYTES: usize = 256 * 1024;

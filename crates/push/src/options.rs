@@ -154,6 +154,15 @@ impl SubscribeAccess {
     }
 }
 
+/// Returns the limit of bytes of a publication in a channel.
+pub(crate) fn publication_limit(channel_options: &ChannelOptions) -> usize {
+    if channel_options.delta {
+        limits::DELTA_PUBLICATION_BYTES
+    } else {
+        limits::PUBLICATION_BYTES
+    }
+}
+
 impl Namespace {
     /// Returns whether a subscriber receives the last publication without a request ([`ChannelOptions::cache_recovery`],
     /// [`ChannelOptions::conflation_interval`]).
@@ -191,6 +200,9 @@ impl Default for Namespace {
                 slow_consumer: SlowConsumerPolicy::Disconnect,
                 cache_recovery: false,
                 conflation_interval: None,
+                delta: false,
+                tags_filter: false,
+                compaction: false,
             },
             subscribe_access: SubscribeAccess::Everyone,
             data_format: DataFormat::Json,

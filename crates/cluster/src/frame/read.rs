@@ -487,6 +487,7 @@ impl<'a> Fields<'a> {
             info,
             tags,
             time,
+            ..Published::default()
         }))
     }
 

@@ -28,5 +28,5 @@ pub use messages::{
     SendRequest, SubRefreshRequest, SubRefreshResult, Subscribe, SubscribeRequest, SubscribeResult,
     Unsubscribe, UnsubscribeRequest, UnsubscribeResult, WirePosition,
 };
-pub use publishing::{Published, Variant};
+pub use publishing::{DataForm, Published, Variant};
 pub use raw::{NotJson, compact, compacted};

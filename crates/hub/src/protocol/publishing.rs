@@ -1,12 +1,14 @@
 //! The encoding of pushes: one for each variant, shared by all subscribers. Must not know subscribers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_wire::ws::{Message, encode_shared};
 use serde::Serialize;
 
 use super::{ClientInfo, Format, NotJson, Publication, PushMessage, Reply, compacted};
+use crate::delta::DeltaMemo;
 
 /// The form in which a connection receives pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +32,19 @@ pub struct Published {
     pub tags: BTreeMap<String, String>,
     /// The time of publication in milliseconds since the Unix epoch; 0 if unknown.
     pub time: i64,
+    /// The delta from the previous publication, once it was made.
+    pub delta: DeltaMemo,
+}
+
+/// The form of a publication's data in a subscription.
+#[derive(Clone, Copy, Debug)]
+pub enum DataForm<'a> {
+    /// As published.
+    Plain,
+    /// Complete, in a subscription with deltas.
+    Whole,
+    /// A delta from this publication, which the client has; complete if there is no shorter delta.
+    Delta(&'a Arc<Published>),
 }
 
 impl Published {
@@ -45,6 +60,33 @@ impl Published {
             time: self.time,
         }
     }
+
+    /// Returns the publication with its offset in the channel, in a form of its data. In JSON, subscriptions with deltas have the data as a
+    /// text, to which deltas apply byte by byte. Data that is not JSON is left as it is: the JSON format cannot encode it.
+    #[must_use]
+    pub fn in_form(&self, offset: u64, format: Format, form: DataForm<'_>) -> Publication {
+        let mut publication = self.numbered(offset);
+        let delta = match form {
+            DataForm::Plain => return publication,
+            DataForm::Whole => None,
+            DataForm::Delta(base) => self.delta_from(base),
+        };
+        publication.delta = delta.is_some();
+        let data = delta.as_ref().unwrap_or(&self.data);
+        publication.data = match (format, std::str::from_utf8(data)) {
+            (Format::Json, Ok(text)) if publication.delta || compacted(data).is_ok() => json_text(text),
+            _ => data.clone(),
+        };
+        publication
+    }
+}
+
+/// Returns a text as a JSON string.
+fn json_text(text: &str) -> Bytes {
+    let mut out = Vec::with_capacity(text.len() + text.len() / 4 + 2);
+    // A string can be written to a `Vec`.
+    serde_json::to_writer(&mut out, text).unwrap_or_else(|_| unreachable!("a text is JSON"));
+    out.into()
 }
 
 impl Variant {
@@ -129,7 +171,7 @@ impl Variant {
             Some(publication) if self.format == Format::Json => {
                 let before = out.len();
                 self.format.separate(out);
-                let result = publication_in_json(&push.channel, publication, self.unidirectional, out);
+                let result = publication_in_json(push, publication, self.unidirectional, out);
                 if result.is_err() {
                     out.truncate(before);
                 }
@@ -162,7 +204,7 @@ impl Variant {
 /// Encodes a publication in JSON: the same bytes as the serializer's, without parsing the data once more for each variant and without
 /// allocating.
 fn publication_in_json(
-    channel: &str,
+    push: &PushMessage,
     publication: &Publication,
     unidirectional: bool,
     out: &mut Vec<u8>,
@@ -176,9 +218,14 @@ fn publication_in_json(
         time,
     } = publication;
     out.extend_from_slice(if unidirectional { b"{" } else { br#"{"push":{"# });
-    if !channel.is_empty() {
+    if push.id != 0 {
+        out.extend_from_slice(br#""id":"#);
+        append(&push.id, out)?;
+        out.push(b',');
+    }
+    if !push.channel.is_empty() {
         out.extend_from_slice(br#""channel":"#);
-        append(channel, out)?;
+        append(&push.channel, out)?;
         out.push(b',');
     }
     out.extend_from_slice(br#""pub":{"#);

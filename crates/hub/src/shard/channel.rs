@@ -15,6 +15,7 @@ use crate::mail::{
     WorkerId,
 };
 use crate::protocol::{ClientInfo, Join, Leave, Published, PushMessage, Variant};
+use crate::tag_filter::TagFilter;
 pub(super) use conflation::SendDecision;
 use conflation::UpdateLimiter;
 use log::LogState;
@@ -41,6 +42,8 @@ pub(super) struct Channel {
     /// Its key among the unused channels: the result of [`Channel::evictable_from`] when it was inserted. `None`: it is not among these.
     pub(super) unused: Option<Duration>,
     limiter: UpdateLimiter,
+    /// True if the options permit subscriptions with features, or have since there are subscribers.
+    has_features: bool,
 }
 
 /// A worker with subscribers.
@@ -88,6 +91,7 @@ impl Channel {
             last_used: now,
             unused: None,
             limiter: UpdateLimiter::default(),
+            has_features: options.has_features(),
         }
     }
 
@@ -112,6 +116,7 @@ impl Channel {
             self.predecessor_members = PredecessorClients::default();
         }
         self.options = options;
+        self.has_features = options.has_features() || (self.has_features && self.has_subscribers());
         options.history.is_some() && std::mem::take(&mut self.log.is_outdated)
     }
 
@@ -212,6 +217,26 @@ impl Channel {
         (position, missed)
     }
 
+    /// Returns the missed publications that match a filter; in a channel in which only the last publication matters, the last that matches.
+    pub(super) fn filter_missed(&mut self, missed: Missed, filter: &TagFilter) -> Missed {
+        let mut missed = missed?;
+        let is_cached = self.options.cache_recovery || self.options.conflation_interval.is_some();
+        let had_any = !missed.is_empty();
+        missed.retain(|(_, published)| filter.matches(&published.tags));
+        if is_cached && had_any && missed.is_empty() {
+            let retained = self.history.iter().flat_map(History::retained);
+            let matching = retained.filter(|(_, published, _)| filter.matches(&published.tags));
+            let last = matching.last();
+            missed.extend(last.map(|(offset, published, _)| (offset, Arc::clone(published))));
+        }
+        Some(missed)
+    }
+
+    /// Returns whether subscriptions may have features.
+    pub(super) fn has_features(&self) -> bool {
+        self.has_features
+    }
+
     /// Returns the position for a channel in which only the last publication matters. If one is held, the last that was sent counts, so
     /// that all subscribers receive the held one.
     fn recover_cached(
@@ -290,6 +315,7 @@ impl Channel {
         if self.interests[index].subscribers == 0 {
             self.interests.swap_remove(index);
             self.last_used = now;
+            self.has_features = self.options.has_features();
         }
     }
 

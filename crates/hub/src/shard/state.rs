@@ -372,6 +372,7 @@ impl ChannelShard {
                 info: retained.info,
                 tags: retained.tags,
                 time: retained.time,
+                ..Published::default()
             });
             (retained.number, published, bytes, at)
         });

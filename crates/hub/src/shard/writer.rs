@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::limits::{POOLED_MAX_BYTES, SCRATCH_BYTES};
-use crate::mail::{DeliveryMode, EncodedPush};
+use crate::mail::{DeliveryMode, EncodedPush, PushSource};
 use crate::pool::{ArcPool, BufferPool};
 use crate::protocol::{PushMessage, Reply, Variant};
 
@@ -29,12 +29,13 @@ struct Scratch {
 
 impl PushWriter {
     /// Encodes a push of a channel for the variants that have subscribers. A conflated push gets memory of its own: workers retain the last
-    /// one, and pooled memory must not be retained.
+    /// one, and pooled memory must not be retained. `source` is part of the result.
     pub(super) fn write(
         &mut self,
         channel: &str,
         subscribers_by_variant: &[u32; Variant::ALL.len()],
         push: PushMessage,
+        source: Option<PushSource>,
         mode: DeliveryMode,
     ) -> Arc<EncodedPush> {
         let PushWriter {
@@ -58,6 +59,7 @@ impl PushWriter {
         let mut fill = |encoded: &mut EncodedPush| {
             // Cleared first, since the previous frames may own the buffers that are acquired now.
             *encoded = EncodedPush::default();
+            encoded.set_source(source.clone());
             let has_subscribers = |variant: &Variant| subscribers_by_variant[variant.number()] > 0;
             for variant in Variant::ALL.into_iter().filter(has_subscribers) {
                 *encoded_pushes += 1;

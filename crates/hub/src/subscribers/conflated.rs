@@ -11,8 +11,10 @@ use std::time::Duration;
 use super::SubscriberTable;
 use super::conflation_schedule::SentVersion;
 use super::delivery::{FanOut, SlowConsumer};
+use super::features::{DeltaBase, FormOutcome, TopicName};
 use super::push_queue::QueuedPush;
-use crate::limits::{CONFLATION_BATCH, QUEUE_SCAN_LIMIT};
+use super::topic_number;
+use crate::limits::{CONFLATION_BATCH, DELTA_BASES, QUEUE_SCAN_LIMIT};
 use crate::mail::EncodedPush;
 use crate::protocol::Disconnect;
 
@@ -55,6 +57,9 @@ impl SubscriberTable {
     pub(super) fn store_conflated(&mut self, topic: u32, interval: Duration, encoded: &Arc<EncodedPush>) {
         self.set_conflation_interval(topic, Some(interval));
         let topic_state = &mut self.topics[topic as usize];
+        if let Some(features) = &mut topic_state.features {
+            features.start_push(encoded.source(), DELTA_BASES);
+        }
         topic_state.conflation.newest = Some(Arc::clone(encoded));
         topic_state.conflation.version = topic_state.conflation.version.wrapping_add(1);
         if std::mem::replace(&mut topic_state.conflation.has_no_idle_subscriber, true) {
@@ -131,7 +136,7 @@ impl SubscriberTable {
         let entry = self.schedule.get(entry);
         let slot = &mut self.conns[entry.conn as usize];
         let Some(conn) = &slot.conn else { return false };
-        let topics = &mut self.topics;
+        let (topics, feature_entries) = (&mut self.topics, &self.feature_entries);
         let is_slow = conn.has_queued(&self.queues, QUEUE_SCAN_LIMIT, |queued| {
             queued.is_state && topics[queued.topic as usize].conflation.interval == Some(entry.interval)
         });
@@ -153,7 +158,7 @@ impl SubscriberTable {
         };
         let (mut is_behind, mut skipped) = (false, None);
         for (at, sent) in entry.sent.iter_mut().enumerate() {
-            let topic = &topics[sent.topic as usize];
+            let topic = &mut topics[sent.topic as usize];
             if sent.version == topic.conflation.version {
                 continue;
             }
@@ -169,11 +174,35 @@ impl SubscriberTable {
                 fan_out.slow_consumers.push((entry.conn, action));
                 break;
             };
+            let at_topic = slot.conn.as_ref().and_then(|conn| conn.index_in(sent.topic));
+            let (frame, delta) = match (&mut topic.features, newest, at_topic) {
+                (Some(features), Some(newest), Some(at)) => {
+                    let name = TopicName {
+                        channel: &topic.name,
+                        number: topic_number(sent.topic),
+                    };
+                    let push = (&**newest, frame);
+                    match features.form(feature_entries, at, variant, name, push, DeltaBase::Sent) {
+                        FormOutcome::Send(frame, delta) => (frame, delta),
+                        FormOutcome::Filtered => {
+                            sent.version = topic.conflation.version;
+                            continue;
+                        }
+                        FormOutcome::Unavailable => {
+                            let action = SlowConsumer::Resync(sent.topic);
+                            fan_out.slow_consumers.push((entry.conn, action));
+                            break;
+                        }
+                    }
+                }
+                _ => (frame.clone(), None),
+            };
             let push = QueuedPush {
                 topic: sent.topic,
                 slow,
                 is_state: true,
-                frame: frame.clone(),
+                frame,
+                delta,
             };
             fan_out.counts.deliveries += 1;
             if fan_out.push(entry.conn, slot, push) {

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::conflation_schedule::NONE;
 use super::push_queue::{PushQueue, QueueArena, QueuedPush};
 use super::subscriptions::{SubState, Subscription, Subscriptions};
@@ -100,10 +98,19 @@ impl Conn {
         queues.any(&self.queue, limit, is_match)
     }
 
-    pub(super) fn pop_push(&mut self, queues: &mut QueueArena) -> Option<Bytes> {
+    /// Returns the index of the connection among the subscribers of a topic.
+    pub(super) fn index_in(&self, topic: u32) -> Option<usize> {
+        let mut all = self.subscriptions.all().iter();
+        match all.find(|own| own.topic == topic)?.state {
+            SubState::Subscribed { at } => Some(at as usize),
+            SubState::Pending | SubState::Ending => None,
+        }
+    }
+
+    pub(super) fn pop_push(&mut self, queues: &mut QueueArena) -> Option<QueuedPush> {
         let next = queues.pop(&mut self.queue)?;
         self.queued_bytes -= next.frame.len();
-        Some(next.frame)
+        Some(next)
     }
 
     /// Queues a push if it fits into the budget; otherwise applies the policy of its channel. A push always fits into an empty queue.
@@ -122,7 +129,7 @@ impl Conn {
             match *slow {
                 SlowConsumerPolicy::Disconnect | SlowConsumerPolicy::Resync => return QueueOutcome::Rejected,
                 SlowConsumerPolicy::DropNew => {}
-                SlowConsumerPolicy::Conflate if self.replace(*topic, frame, queues) => {
+                SlowConsumerPolicy::Conflate if self.replace(*topic, &push, queues) => {
                     return QueueOutcome::QueuedAfterDrops(1);
                 }
                 SlowConsumerPolicy::Conflate | SlowConsumerPolicy::DropOld => {
@@ -145,12 +152,13 @@ impl Conn {
     }
 
     /// Replaces the last queued push of a topic.
-    fn replace(&mut self, topic: u32, frame: &Bytes, queues: &mut QueueArena) -> bool {
+    fn replace(&mut self, topic: u32, push: &QueuedPush, queues: &mut QueueArena) -> bool {
         let Some(queued) = queues.last_of(&self.queue, topic) else {
             return false;
         };
-        self.queued_bytes = self.queued_bytes - queued.frame.len() + frame.len();
-        queued.frame = frame.clone();
+        self.queued_bytes = self.queued_bytes - queued.frame.len() + push.frame.len();
+        queued.frame.clone_from(&push.frame);
+        queued.delta.clone_from(&push.delta);
         self.dropped += 1;
         true
     }

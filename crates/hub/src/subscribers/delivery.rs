@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::conn::QueueOutcome;
+use super::features::{DeltaBase, FormOutcome, TopicName};
 use super::push_queue::{QueueArena, QueuedPush};
-use super::{ConnId, Slot, SubscriberCounts, SubscriberEvent, SubscriberTable};
+use super::{ConnId, Slot, SubscriberCounts, SubscriberEvent, SubscriberTable, topic_number};
 use crate::limits::PREFETCH_BATCH;
 use crate::mail::{DeliveryMode, EncodedPush, SlowConsumerPolicy, TopicKey};
 use crate::protocol::{Disconnect, Unsubscribed};
@@ -69,7 +70,15 @@ impl SubscriberTable {
             DeliveryMode::Immediate => self.set_conflation_interval(key.index, None),
             DeliveryMode::OutOfBand => {}
         }
+        let mut features = self.topics[key.index as usize].features.take();
+        if let Some(features) = &mut features {
+            features.start_push(encoded.source(), 1);
+        }
         let topic = &self.topics[key.index as usize];
+        let name = TopicName {
+            channel: &topic.name,
+            number: topic_number(key.index),
+        };
         let slow = topic.options.slow_consumer;
         self.counts.deliveries += topic.subscribers.len() as u64;
         let mut fan_out = FanOut {
@@ -79,13 +88,13 @@ impl SubscriberTable {
             slow_consumers: &mut self.slow_consumers,
             ready: &mut self.ready,
         };
-        for batch in topic.subscribers.chunks(PREFETCH_BATCH) {
+        for (number, batch) in topic.subscribers.chunks(PREFETCH_BATCH).enumerate() {
             // Most of this memory is not in the processor's caches: all loads are issued before the first result is needed.
             let loaded = batch
                 .iter()
                 .filter(|index| self.conns[**index as usize].conn.is_some());
             fan_out.ready.reserve(loaded.count());
-            for &index in batch {
+            for (at, &index) in (number * PREFETCH_BATCH..).zip(batch) {
                 let slot = &mut self.conns[index as usize];
                 let Some(conn) = &slot.conn else { continue };
                 let Some(frame) = encoded.get(conn.variant) else {
@@ -93,14 +102,38 @@ impl SubscriberTable {
                     fan_out.slow_consumers.push((index, action));
                     continue;
                 };
+                let (frame, delta) = match &mut features {
+                    None => (frame.clone(), None),
+                    Some(features) => {
+                        let (entries, push) = (&self.feature_entries, (&**encoded, frame));
+                        match features.form(entries, at, conn.variant, name, push, DeltaBase::Previous) {
+                            FormOutcome::Send(frame, delta) => (frame, delta),
+                            FormOutcome::Filtered => {
+                                fan_out.counts.deliveries -= 1;
+                                continue;
+                            }
+                            FormOutcome::Unavailable => {
+                                fan_out
+                                    .slow_consumers
+                                    .push((index, SlowConsumer::Resync(key.index)));
+                                continue;
+                            }
+                        }
+                    }
+                };
                 let push = QueuedPush {
                     topic: key.index,
                     slow,
                     is_state: false,
-                    frame: frame.clone(),
+                    frame,
+                    delta,
                 };
                 fan_out.push(index, slot, push);
             }
+        }
+        if let Some(mut features) = features {
+            features.end_push();
+            self.topics[key.index as usize].features = Some(features);
         }
         self.handle_slow_consumers();
     }

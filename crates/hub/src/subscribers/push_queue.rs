@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::features::PushDelta;
 use crate::limits::QUEUE_NODES_RETAINED;
 use crate::mail::SlowConsumerPolicy;
 
@@ -15,7 +16,10 @@ pub(super) struct QueuedPush {
     pub(super) slow: SlowConsumerPolicy,
     /// True if it is a conflated update, which the next one of its topic supersedes.
     pub(super) is_state: bool,
+    /// The complete push.
     pub(super) frame: Bytes,
+    /// The delta, for a subscription with deltas.
+    pub(super) delta: Option<PushDelta>,
 }
 
 /// The queue of one connection, the oldest push first.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ConnId, ProgramReply, SubscriberEvent, SubscriberTable};
+use super::{ConnId, ProgramReply, SubscriberEvent, SubscriberTable, SubscriptionFeatures};
 use crate::history::StreamPosition;
 use crate::mail::{
     ChannelOptions, ChannelQuery, Origin, PublishOptions, QueryResult, RequestId, ShardRequest,
@@ -18,6 +18,8 @@ pub(super) enum PendingRequest {
         variant: Variant,
         /// The client ID, if the channel was given one.
         client: Option<Arc<str>>,
+        /// `None`: it has none.
+        features: Option<Box<SubscriptionFeatures>>,
     },
     /// A publication or a query of a connection.
     Command { conn: ConnId, number: u32 },

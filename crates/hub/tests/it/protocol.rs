@@ -140,6 +140,7 @@ fn published(data: &'static str) -> Published {
         }),
         tags: [("k".to_owned(), "v".to_owned())].into(),
         time: 5,
+        ..Published::default()
     }
 }
 

@@ -6,7 +6,7 @@ use ringmain_hub::mail::ChannelQuery;
 use ringmain_hub::protocol::Fault;
 
 use super::requests::Command;
-use super::responses::{ChannelJson, CommandResult};
+use super::responses::CommandResult;
 use crate::worker::pending_replies::QueryError;
 use crate::worker::user_commands::ConnectionCommand;
 use crate::worker::{PendingPublish, PushWorker};
@@ -69,10 +69,10 @@ pub(super) async fn finish(
     };
     let mut outcomes = worker.await_outcomes(sent, deadline).await?;
     if is_broadcast {
-        return Ok(CommandResult::from_outcomes(outcomes));
+        return Ok(CommandResult::Broadcast(outcomes));
     }
     let position = outcomes.pop().transpose()?.flatten();
-    Ok(CommandResult::Published(position.into()))
+    Ok(CommandResult::Published(position))
 }
 
 async fn execute_other(
@@ -105,18 +105,11 @@ async fn execute_other(
         }
         Command::Channels(request) => {
             let (channels, called) = worker.list_all_channels(request.pattern, deadline).await?;
-            let channels = channels.into_iter();
-            Ok(CommandResult::Channels {
-                channels: channels
-                    .map(|(name, num_clients)| (name, ChannelJson { num_clients }))
-                    .collect(),
-                called: called.into(),
-            })
+            Ok(CommandResult::Channels(channels.into_iter().collect(), called))
         }
         Command::Info(_) => {
             let (nodes, called) = worker.describe_nodes(deadline).await?;
-            let called = called.into();
-            Ok(CommandResult::Info { nodes, called })
+            Ok(CommandResult::Info(nodes, called))
         }
     }
 }
@@ -138,6 +131,5 @@ async fn run_user_command(
     deadline: Duration,
 ) -> Result<CommandResult, QueryError> {
     let (num_clients, called) = worker.run_everywhere(command?, deadline).await?;
-    let called = called.into();
-    Ok(CommandResult::Reached { num_clients, called })
+    Ok(CommandResult::Reached(num_clients, called))
 }

@@ -1,6 +1,7 @@
-//! The server API: `POST /api/METHOD` with JSON, compatible with Centrifugo's HTTP API.
+//! The server API: `POST /api/METHOD` with JSON, and gRPC, compatible with Centrifugo's.
 
 mod execute;
+mod grpc;
 mod legacy;
 mod pattern;
 mod requests;
@@ -29,34 +30,37 @@ use responses::{BatchReplies, BatchReply, CommandResponse, CommandResult, ErrorJ
 pub use user_command::UserCommand;
 
 pub(crate) fn add_routes(app: App) -> App {
-    app.group("/api", |group| {
+    let app = app.group("/api", |group| {
         methods(
             group
                 .body_limit(limits::API_BODY_BYTES_MAX as u64)
-                .before(|request, _| {
-                    let worker = request_worker(request)?;
-                    let options = worker.options();
-                    let Some(key) = &options.api_key else {
-                        let message = "the API is disabled: push has no API key";
-                        return Err(Error::not_found(message));
-                    };
-                    match request_key(request) {
-                        Some(presented) if constant_time_eq(presented.as_bytes(), key.as_bytes()) => {
-                            if worker.is_frozen() {
-                                Err(unavailable(
-                                    "another process serves the channels now; nothing was done; reconnect",
-                                ))
-                            } else {
-                                Ok(Flow::Continue)
-                            }
-                        }
-                        _ => Err(Error::unauthorized(
-                            "expected the API key in X-API-Key, or as `Authorization: apikey KEY`",
-                        )),
-                    }
-                }),
+                .before(authorize),
         )
-    })
+    });
+    grpc::add_routes(app)
+}
+
+/// Checks the API key of a request, and that this process serves the channels.
+fn authorize(request: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
+    let worker = request_worker(request)?;
+    let options = worker.options();
+    let Some(key) = &options.api_key else {
+        return Err(Error::not_found("the API is disabled: push has no API key"));
+    };
+    match request_key(request) {
+        Some(presented) if constant_time_eq(presented.as_bytes(), key.as_bytes()) => {
+            if worker.is_frozen() {
+                Err(unavailable(
+                    "another process serves the channels now; nothing was done; reconnect",
+                ))
+            } else {
+                Ok(Flow::Continue)
+            }
+        }
+        _ => Err(Error::unauthorized(
+            "expected the API key in X-API-Key, or as `Authorization: apikey KEY`",
+        )),
+    }
 }
 
 fn methods(group: Group) -> Group {

@@ -18,7 +18,6 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::client::reply_queue::publication_weight;
 use crate::limits;
 use crate::options::Options;
 use crate::tokens::claims::{Overrides, OverridesJson, SubscribeOptions};
@@ -55,17 +54,17 @@ pub(super) struct Batch {
 pub(super) struct Publish {
     pub(super) channel: String,
     #[serde(default, deserialize_with = "deserialize_raw")]
-    data: Option<Box<RawValue>>,
-    b64data: Option<String>,
-    skip_history: Option<bool>,
-    tags: Option<BTreeMap<String, String>>,
-    idempotency_key: Option<String>,
-    /// Accepted and ignored: deltas are optional and not supported.
+    pub(super) data: Option<Box<RawValue>>,
+    pub(super) b64data: Option<String>,
+    pub(super) skip_history: Option<bool>,
+    pub(super) tags: Option<BTreeMap<String, String>>,
+    pub(super) idempotency_key: Option<String>,
+    /// Accepted and ignored: the namespace decides about deltas.
     #[serde(rename = "delta")]
-    _delta: Option<bool>,
-    version: Option<u64>,
+    pub(super) _delta: Option<bool>,
+    pub(super) version: Option<u64>,
     #[serde(rename = "version_epoch")]
-    _version_epoch: Option<String>,
+    pub(super) _version_epoch: Option<String>,
 }
 
 /// A publication in many channels.
@@ -74,77 +73,77 @@ pub(super) struct Publish {
 pub(super) struct Broadcast {
     pub(super) channels: Vec<String>,
     #[serde(default, deserialize_with = "deserialize_raw")]
-    data: Option<Box<RawValue>>,
-    b64data: Option<String>,
-    skip_history: Option<bool>,
-    tags: Option<BTreeMap<String, String>>,
-    idempotency_key: Option<String>,
+    pub(super) data: Option<Box<RawValue>>,
+    pub(super) b64data: Option<String>,
+    pub(super) skip_history: Option<bool>,
+    pub(super) tags: Option<BTreeMap<String, String>>,
+    pub(super) idempotency_key: Option<String>,
     #[serde(rename = "delta")]
-    _delta: Option<bool>,
-    version: Option<u64>,
+    pub(super) _delta: Option<bool>,
+    pub(super) version: Option<u64>,
     #[serde(rename = "version_epoch")]
-    _version_epoch: Option<String>,
+    pub(super) _version_epoch: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Subscribe {
-    user: String,
-    channel: String,
-    client: Option<String>,
-    session: Option<String>,
-    expire_at: Option<i64>,
-    info: Option<Box<RawValue>>,
-    b64info: Option<String>,
-    data: Option<Box<RawValue>>,
-    b64data: Option<String>,
-    recover_since: Option<SincePosition>,
-    r#override: Option<OverridesJson>,
+    pub(super) user: String,
+    pub(super) channel: String,
+    pub(super) client: Option<String>,
+    pub(super) session: Option<String>,
+    pub(super) expire_at: Option<i64>,
+    pub(super) info: Option<Box<RawValue>>,
+    pub(super) b64info: Option<String>,
+    pub(super) data: Option<Box<RawValue>>,
+    pub(super) b64data: Option<String>,
+    pub(super) recover_since: Option<SincePosition>,
+    pub(super) r#override: Option<OverridesJson>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Unsubscribe {
-    user: String,
-    channel: String,
-    client: Option<String>,
-    session: Option<String>,
+    pub(super) user: String,
+    pub(super) channel: String,
+    pub(super) client: Option<String>,
+    pub(super) session: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Disconnect {
-    user: String,
-    client: Option<String>,
-    session: Option<String>,
+    pub(super) user: String,
+    pub(super) client: Option<String>,
+    pub(super) session: Option<String>,
     // gocent 3 sends these two with the names of Go's fields.
     #[serde(alias = "ClientWhitelist")]
-    whitelist: Option<Vec<String>>,
+    pub(super) whitelist: Option<Vec<String>>,
     #[serde(alias = "Disconnect")]
-    disconnect: Option<DisconnectReason>,
+    pub(super) disconnect: Option<DisconnectReason>,
 }
 
 /// The disconnect code.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct DisconnectReason {
+pub(super) struct DisconnectReason {
     #[serde(default)]
-    code: u32,
+    pub(super) code: u32,
     #[serde(rename = "reason")]
-    _reason: Option<String>,
+    pub(super) _reason: Option<String>,
     #[serde(rename = "reconnect")]
-    _reconnect: Option<bool>,
+    pub(super) _reconnect: Option<bool>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Refresh {
-    user: String,
-    client: Option<String>,
-    session: Option<String>,
-    expired: Option<bool>,
-    expire_at: Option<i64>,
-    info: Option<Box<RawValue>>,
+    pub(super) user: String,
+    pub(super) client: Option<String>,
+    pub(super) session: Option<String>,
+    pub(super) expired: Option<bool>,
+    pub(super) expire_at: Option<i64>,
+    pub(super) info: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
@@ -163,9 +162,9 @@ pub(super) struct PresenceStats {
 #[serde(deny_unknown_fields)]
 pub(super) struct History {
     pub(super) channel: String,
-    limit: Option<i64>,
-    since: Option<SincePosition>,
-    reverse: Option<bool>,
+    pub(super) limit: Option<i64>,
+    pub(super) since: Option<SincePosition>,
+    pub(super) reverse: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -187,9 +186,9 @@ pub(super) struct Info {}
 /// A position in a channel.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SincePosition {
-    offset: Option<u64>,
-    epoch: Option<String>,
+pub(super) struct SincePosition {
+    pub(super) offset: Option<u64>,
+    pub(super) epoch: Option<String>,
 }
 
 macro_rules! commands {
@@ -362,9 +361,6 @@ fn build_publication(
         tags: tags.unwrap_or_default(),
         ..Published::default()
     });
-    if publication_weight(&published) > limits::PUBLICATION_BYTES {
-        return Err(Fault::LIMIT_EXCEEDED);
-    }
     Ok(ApiPublication {
         published,
         is_json,

@@ -1,6 +1,7 @@
 //! Bodies of responses, as in Centrifugo's API.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,9 +17,30 @@ use crate::cluster::call::NodeInfo;
 use crate::worker::{CalledNodes, PublishOutcome};
 
 /// The result of a command.
+#[derive(Debug)]
+pub(super) enum CommandResult {
+    /// The position of a publication, in a channel that has positions.
+    Published(Option<StreamPosition>),
+    /// The outcomes of a broadcast, by channel.
+    Broadcast(Vec<PublishOutcome>),
+    Nothing,
+    /// The number of connections that a command has reached.
+    Reached(u32, Option<CalledNodes>),
+    Presence(Vec<Arc<ClientInfo>>),
+    PresenceStats {
+        clients: u32,
+        users: u32,
+    },
+    History(Vec<(u64, Arc<Published>)>, StreamPosition),
+    /// The numbers of subscribers.
+    Channels(BTreeMap<String, u32>, Option<CalledNodes>),
+    Info(Vec<NodeInfo>, Option<CalledNodes>),
+}
+
+/// A result in JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum CommandResult {
+enum ResultJson<'r> {
     Published(PositionJson),
     Broadcast {
         responses: Vec<CommandResponse<PositionJson>>,
@@ -30,7 +52,7 @@ pub(super) enum CommandResult {
         called: CalledJson,
     },
     Presence {
-        presence: BTreeMap<String, ClientJson>,
+        presence: BTreeMap<&'r str, ClientJson>,
     },
     PresenceStats {
         num_clients: u32,
@@ -38,12 +60,12 @@ pub(super) enum CommandResult {
     },
     History(HistoryJson),
     Channels {
-        channels: BTreeMap<String, ChannelJson>,
+        channels: BTreeMap<&'r str, ChannelJson>,
         #[serde(flatten)]
         called: CalledJson,
     },
     Info {
-        nodes: Vec<NodeInfo>,
+        nodes: &'r [NodeInfo],
         #[serde(flatten)]
         called: CalledJson,
     },
@@ -74,7 +96,7 @@ pub(super) struct BatchReply(pub(super) &'static str, pub(super) Result<CommandR
 
 /// The position of a channel, if it has positions.
 #[derive(Serialize)]
-pub(super) struct PositionJson {
+struct PositionJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +104,7 @@ pub(super) struct PositionJson {
 }
 
 #[derive(Serialize)]
-pub(super) struct HistoryJson {
+struct HistoryJson {
     publications: Vec<PublicationJson>,
     epoch: String,
     offset: u64,
@@ -104,7 +126,7 @@ struct PublicationJson {
 
 /// A client. Data that is not JSON is in base64.
 #[derive(Serialize)]
-pub(super) struct ClientJson {
+struct ClientJson {
     user: String,
     client: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,13 +140,13 @@ pub(super) struct ClientJson {
 }
 
 #[derive(Serialize)]
-pub(super) struct ChannelJson {
-    pub(super) num_clients: u32,
+struct ChannelJson {
+    num_clients: u32,
 }
 
 /// The nodes of a cluster that a command has reached; empty without a cluster.
 #[derive(Default, Serialize)]
-pub(super) struct CalledJson {
+struct CalledJson {
     /// The nodes that have run the command, this one included.
     #[serde(skip_serializing_if = "Option::is_none")]
     num_nodes: Option<u32>,
@@ -181,48 +203,74 @@ impl From<Option<StreamPosition>> for PositionJson {
 }
 
 impl CommandResult {
-    pub(super) fn from_outcomes(outcomes: Vec<PublishOutcome>) -> CommandResult {
-        let responses = outcomes.into_iter();
-        CommandResult::Broadcast {
-            responses: responses
-                .map(|outcome| outcome.map(PositionJson::from).into())
-                .collect(),
-        }
-    }
-
     pub(super) fn from_query(result: QueryResult) -> Result<CommandResult, Fault> {
         Ok(match result {
             QueryResult::History {
                 publications,
                 position,
-            } => {
-                let publications = publications.iter();
-                CommandResult::History(HistoryJson {
-                    publications: publications
-                        .map(|(offset, published)| PublicationJson::new(*offset, published))
-                        .collect(),
-                    epoch: position.epoch.to_string(),
-                    offset: position.offset,
-                })
-            }
-            QueryResult::Presence(present) => {
-                let present = present.iter();
-                CommandResult::Presence {
-                    presence: present
-                        .map(|info| (info.client.clone(), ClientJson::new(info)))
-                        .collect(),
-                }
-            }
-            QueryResult::PresenceStats { clients, users } => CommandResult::PresenceStats {
-                num_clients: clients,
-                num_users: users,
-            },
-            QueryResult::HistoryCleared => CommandResult::Nothing {},
+            } => CommandResult::History(publications, position),
+            QueryResult::Presence(present) => CommandResult::Presence(present),
+            QueryResult::PresenceStats { clients, users } => CommandResult::PresenceStats { clients, users },
+            QueryResult::HistoryCleared => CommandResult::Nothing,
             QueryResult::Unrecoverable => return Err(Fault::UNRECOVERABLE_POSITION),
             QueryResult::NotAvailable | QueryResult::Draining => return Err(Fault::NOT_AVAILABLE),
             QueryResult::ChannelLimit => return Err(Fault::LIMIT_EXCEEDED),
             QueryResult::Unreachable => return Err(Fault::INTERNAL),
         })
+    }
+}
+
+impl Serialize for CommandResult {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        ResultJson::from(self).serialize(serializer)
+    }
+}
+
+impl<'r> From<&'r CommandResult> for ResultJson<'r> {
+    fn from(result: &'r CommandResult) -> ResultJson<'r> {
+        match result {
+            CommandResult::Published(position) => ResultJson::Published((*position).into()),
+            CommandResult::Broadcast(outcomes) => ResultJson::Broadcast {
+                responses: outcomes
+                    .iter()
+                    .map(|outcome| outcome.map(PositionJson::from).into())
+                    .collect(),
+            },
+            CommandResult::Nothing => ResultJson::Nothing {},
+            CommandResult::Reached(num_clients, called) => ResultJson::Reached {
+                num_clients: *num_clients,
+                called: (*called).into(),
+            },
+            CommandResult::Presence(present) => ResultJson::Presence {
+                presence: present
+                    .iter()
+                    .map(|info| (&*info.client, ClientJson::new(info)))
+                    .collect(),
+            },
+            CommandResult::PresenceStats { clients, users } => ResultJson::PresenceStats {
+                num_clients: *clients,
+                num_users: *users,
+            },
+            CommandResult::History(publications, position) => ResultJson::History(HistoryJson {
+                publications: publications
+                    .iter()
+                    .map(|(offset, published)| PublicationJson::new(*offset, published))
+                    .collect(),
+                epoch: position.epoch.to_string(),
+                offset: position.offset,
+            }),
+            CommandResult::Channels(channels, called) => ResultJson::Channels {
+                channels: channels
+                    .iter()
+                    .map(|(name, &num_clients)| (&**name, ChannelJson { num_clients }))
+                    .collect(),
+                called: (*called).into(),
+            },
+            CommandResult::Info(nodes, called) => ResultJson::Info {
+                nodes,
+                called: (*called).into(),
+            },
+        }
     }
 }
 

@@ -137,7 +137,9 @@ struct PublishJson<'a> {
     b64data: Option<String>,
     tags: Option<BTreeMap<String, String>>,
     skip_history: Option<bool>,
-    delta: Option<bool>,
+    /// Accepted and ignored: the namespace decides about deltas.
+    #[serde(rename = "delta")]
+    _delta: Option<bool>,
     idempotency_key: Option<String>,
     version: Option<u64>,
 }
@@ -249,8 +251,8 @@ pub(super) fn parse_subscribe(json: &str) -> Result<SubscribeResponse, InvalidRe
 /// Parses the publication to be published.
 pub(super) fn parse_publish(json: &str) -> Result<PublishResponse, InvalidResponse> {
     let json: PublishJson<'_> = parse_json(json.as_bytes(), RESULT)?;
-    if json.skip_history == Some(true) || json.delta == Some(true) {
-        return Err("expected no `skip_history` and no `delta`, which are not supported");
+    if json.skip_history == Some(true) {
+        return Err("expected no `skip_history`, which is not supported");
     }
     if json.idempotency_key.is_some_and(|key| !key.is_empty())
         || json.version.is_some_and(|version| version > 0)

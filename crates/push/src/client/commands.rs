@@ -16,6 +16,7 @@ use crate::app_proxy::{ProxyClient, channel_of};
 use crate::client::reply_queue::publication_weight;
 use crate::client::{Client, error_reply};
 use crate::limits;
+use crate::options::publication_limit;
 use crate::transport::Transport;
 use crate::worker::PushWorker;
 
@@ -316,7 +317,7 @@ impl CommandHandler {
             tags,
             ..Published::default()
         };
-        if publication_weight(&published) > limits::PUBLICATION_BYTES {
+        if publication_weight(&published) > publication_limit(&channel_options) {
             return Err(Fault::LIMIT_EXCEEDED);
         }
         self.worker

@@ -26,7 +26,7 @@ use crate::app_proxy::ProxyClient;
 use crate::client::identity::Identity;
 use crate::client::pending::PendingState;
 use crate::client::permissions::{Grant, GrantSource, Permissions};
-use crate::client::reply_queue::Missed;
+use crate::client::reply_queue::{Missed, RecoveredForm};
 use crate::limits;
 use crate::metrics::{Refusal, WorkerMetrics};
 use crate::tokens::claims::Expiry;
@@ -74,6 +74,10 @@ pub(crate) struct PendingSubscribe {
     pub(crate) is_positioned: bool,
     /// The client rejects a subscription with a gap.
     pub(crate) rejects_unrecovered: bool,
+    /// Publications are sent as deltas.
+    pub(crate) has_delta: bool,
+    /// Pushes have the channel's number instead of its name.
+    pub(crate) is_compacted: bool,
     /// Data of the application.
     pub(crate) data: Bytes,
     pub(crate) expiry: Expiry,
@@ -105,6 +109,7 @@ impl PendingSubscribe {
     pub(crate) fn subscribe_result(
         &self,
         now: Duration,
+        format: Format,
         position: Option<StreamPosition>,
         first: Option<u64>,
         missed: Option<Missed>,
@@ -118,6 +123,7 @@ impl PendingSubscribe {
             positioned: self.is_positioned,
             was_recovering: self.is_recovering,
             recovered: self.is_recovering && missed.is_some(),
+            delta: self.has_delta,
             ..SubscribeResult::default()
         };
         if let Some(position) = position
@@ -129,9 +135,12 @@ impl PendingSubscribe {
             // The client's position does not change until it has processed the publications, some of which may follow the reply.
             result.offset = self.since_offset.min(first - 1);
         }
-        let missed = missed.unwrap_or_default().into_iter();
+        let missed = missed.unwrap_or_default();
+        let forms = RecoveredForm::sequence(self.has_delta, &missed);
         result.publications = missed
-            .map(|(offset, published)| published.numbered(offset))
+            .iter()
+            .zip(forms)
+            .map(|((offset, published), form)| published.in_form(*offset, format, form.data_form()))
             .collect();
         result
     }

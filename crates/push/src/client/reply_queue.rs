@@ -14,7 +14,8 @@ use std::sync::Arc;
 use ringmain_hub::history::StreamPosition;
 use ringmain_hub::mail::QueryResult;
 use ringmain_hub::protocol::{
-    ClientInfo, Disconnect, Fault, Published, PushMessage, Reply, Subscribe, SubscribeResult, encoded_bytes,
+    ClientInfo, DataForm, Disconnect, Fault, Published, PushMessage, Reply, Subscribe, SubscribeResult,
+    encoded_bytes,
 };
 use ringmain_hub::subscribers::ConnId;
 
@@ -31,7 +32,45 @@ pub(crate) enum Queued {
     Message(Vec<u8>),
     Reply(Box<Reply>),
     /// A recovered publication of a channel, with its offset.
-    Publication(Arc<str>, u64, Arc<Published>),
+    Publication(Arc<str>, u64, Arc<Published>, RecoveredForm),
+}
+
+/// The form of a recovered publication: in a subscription with deltas the first is complete, and each further one a delta.
+#[derive(Clone)]
+pub(crate) enum RecoveredForm {
+    Plain,
+    Whole,
+    Delta(Arc<Published>),
+}
+
+impl RecoveredForm {
+    /// Returns the forms of publications, in their order.
+    pub(crate) fn sequence(
+        has_delta: bool,
+        publications: &[(u64, Arc<Published>)],
+    ) -> impl Iterator<Item = RecoveredForm> {
+        let first = if has_delta {
+            RecoveredForm::Whole
+        } else {
+            RecoveredForm::Plain
+        };
+        let further = publications.iter().map(move |(_, base)| {
+            if has_delta {
+                RecoveredForm::Delta(Arc::clone(base))
+            } else {
+                RecoveredForm::Plain
+            }
+        });
+        [first].into_iter().chain(further)
+    }
+
+    pub(crate) fn data_form(&self) -> DataForm<'_> {
+        match self {
+            RecoveredForm::Plain => DataForm::Plain,
+            RecoveredForm::Whole => DataForm::Whole,
+            RecoveredForm::Delta(base) => DataForm::Delta(base),
+        }
+    }
 }
 
 impl Queued {
@@ -40,7 +79,7 @@ impl Queued {
         let bytes = match self {
             Queued::Message(message) => message.len(),
             Queued::Reply(reply) => encoded_bytes(&**reply),
-            Queued::Publication(_, _, published) => return publication_weight(published),
+            Queued::Publication(_, _, published, _) => return publication_weight(published),
         };
         bytes + limits::REPLY_OVERHEAD_BYTES
     }
@@ -134,7 +173,12 @@ fn query_weight(result: &QueryResult) -> usize {
 
 /// Moves the recovered publications that do not fit into a reply to the returned queue, in their order. Returns the bytes of those that
 /// remain, too.
-fn split_recovered(channel: &Arc<str>, missed: Option<&mut Missed>, capacity: usize) -> (usize, ReplyQueue) {
+fn split_recovered(
+    channel: &Arc<str>,
+    missed: Option<&mut Missed>,
+    capacity: usize,
+    has_delta: bool,
+) -> (usize, ReplyQueue) {
     let mut rest = ReplyQueue::default();
     let Some(missed) = missed else { return (0, rest) };
     let (mut bytes, mut count) = (0, 0);
@@ -145,8 +189,9 @@ fn split_recovered(channel: &Arc<str>, missed: Option<&mut Missed>, capacity: us
         }
         (bytes, count) = (bytes + weight, count + 1);
     }
-    for (offset, published) in missed.drain(count..) {
-        rest.push(Queued::Publication(Arc::clone(channel), offset, published));
+    let forms: Vec<_> = RecoveredForm::sequence(has_delta, missed).skip(count).collect();
+    for ((offset, published), form) in missed.drain(count..).zip(forms) {
+        rest.push(Queued::Publication(Arc::clone(channel), offset, published, form));
     }
     (bytes, rest)
 }
@@ -200,10 +245,10 @@ impl Client {
                     self.write_reply(*reply, &mut out);
                     self.send_message(&out);
                 }
-                Queued::Publication(channel, offset, published) => {
+                Queued::Publication(channel, offset, published, form) => {
                     let push = PushMessage {
                         channel: channel.to_string(),
-                        pub_: Some(published.numbered(offset)),
+                        pub_: Some(published.in_form(offset, self.format, form.data_form())),
                         ..PushMessage::default()
                     };
                     let reply = Reply {
@@ -252,6 +297,9 @@ impl Client {
             .sum();
         // A client that would have more queued is reported as not recovered: a second attempt would be as large.
         let mut missed = missed.filter(|_| self.pending.queued_bytes() + weight <= limits::RECOVERED_BYTES);
+        if missed.is_none() && subscribe.has_delta {
+            worker.forget_delta_base(conn, channel);
+        }
         if subscribe.is_recovering {
             self.metrics.count_recovery(missed.is_some());
         }
@@ -264,8 +312,12 @@ impl Client {
             channel,
             missed.as_mut(),
             capacity.unwrap_or(limits::RECOVERED_WITH_REPLY_BYTES),
+            subscribe.has_delta,
         );
-        let result = subscribe.subscribe_result(worker.wall_time(), position, first, missed);
+        let mut result = subscribe.subscribe_result(worker.wall_time(), self.format, position, first, missed);
+        if subscribe.is_compacted {
+            result.id = worker.channel_number(channel).unwrap_or_default();
+        }
         if subscribe.kind == SubscribeReply::Command {
             let reply = Reply {
                 id: subscribe.number,

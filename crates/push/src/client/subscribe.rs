@@ -8,7 +8,8 @@ use ringmain_hub::mail::{EpochFilter, RecoverFrom};
 use ringmain_hub::protocol::{
     ClientInfo, ConnectRequest, Fault, Reply, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
 };
-use ringmain_hub::subscribers::ConnId;
+use ringmain_hub::subscribers::{ConnId, SubscriptionFeatures};
+use ringmain_hub::tag_filter::TagFilter;
 use ringmain_jwt::TokenError;
 
 use crate::client::commands::CommandHandler;
@@ -18,6 +19,9 @@ use crate::limits;
 use crate::options::{Namespace, Options};
 use crate::tokens::VerifyError;
 use crate::tokens::claims::{Expiry, SubscribeClaims, SubscribeOptions};
+
+/// The flag of a subscription whose pushes may have the channel's number instead of its name.
+const COMPACTION: i64 = 1;
 
 /// The flag of a subscription that requests an error if recovery fails.
 const REJECT_UNRECOVERED: i64 = 2;
@@ -44,13 +48,40 @@ fn recovery_position(request: &SubscribeRequest, may_read: bool) -> RecoverFrom 
     }
 }
 
+/// Returns the features of a subscription that the client requests and the namespace permits.
+///
+/// # Errors
+/// [`Fault::BAD_REQUEST`]: a filter that is invalid, or that the namespace does not permit, since the client must not receive all
+/// publications then; an unknown kind of deltas.
+fn requested_features(
+    namespace: &Namespace,
+    request: &SubscribeRequest,
+) -> Result<SubscriptionFeatures, Fault> {
+    let options = &namespace.channel_options;
+    if !matches!(&*request.delta, "" | "fossil") {
+        return Err(Fault::BAD_REQUEST);
+    }
+    let filter = match &request.tf {
+        None => None,
+        Some(filter) if options.tags_filter => {
+            let filter = TagFilter::new(filter).map_err(|error| {
+                log::debug!("push: {error}");
+                Fault::BAD_REQUEST
+            })?;
+            Some(Arc::new(filter))
+        }
+        Some(_) => return Err(Fault::BAD_REQUEST),
+    };
+    Ok(SubscriptionFeatures {
+        delta: options.delta && !request.delta.is_empty(),
+        compaction: options.compaction && request.flag & COMPACTION != 0,
+        filter,
+    })
+}
+
 impl CommandHandler {
     /// Executes the command.
     pub(crate) fn subscribe(&self, id: ConnId, number: u32, request: &SubscribeRequest) -> Result<(), Fault> {
-        if request.tf.is_some() {
-            // Filters are not supported, and a client that requests one must not receive all publications.
-            return Err(Fault::NOT_AVAILABLE);
-        }
         let options = self.worker.options();
         if request.token.is_empty() && self.requires_proxy(&options, &request.channel)? {
             return if self.client.unidirectional {
@@ -133,6 +164,9 @@ impl CommandHandler {
                     .map(|previous| previous.epoch.clone())
                     .unwrap_or_default(),
                 offset: previous.map_or(0, |previous| previous.offset),
+                delta: previous
+                    .map(|previous| previous.delta.clone())
+                    .unwrap_or_default(),
                 channel,
                 ..SubscribeRequest::default()
             };
@@ -228,8 +262,10 @@ impl CommandHandler {
         let is_announced = namespace.channel_options.presence || namespace.channel_options.join_leave;
         let info = (flags.is_visible && is_announced).then(|| self.client_info(&subscribe_options));
         let channel: Arc<str> = Arc::from(&*request.channel);
+        let features = requested_features(namespace, request)?;
+        let (has_delta, is_compacted) = (features.delta, features.compaction);
         self.worker
-            .subscribe(id, &channel, namespace.channel_options, since, info)?;
+            .subscribe(id, &channel, namespace.channel_options, since, info, features)?;
         let is_refreshed = expiry.until.is_some() && self.is_sub_refresh_proxied(&channel);
         if is_granted {
             // A unidirectional client cannot send another token; a client that the application renews need not.
@@ -260,6 +296,8 @@ impl CommandHandler {
                     .positioning
                     .unwrap_or(recovery || request.positioned || request.recoverable),
             rejects_unrecovered: request.flag & REJECT_UNRECOVERED != 0,
+            has_delta,
+            is_compacted,
             data: subscribe_options.data,
             expiry: if is_refreshed { Expiry::default() } else { expiry },
         });

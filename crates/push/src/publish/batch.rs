@@ -14,8 +14,7 @@ use ringmain_hub::mail::{ChannelOptions, Idempotency, Origin};
 use ringmain_hub::protocol::{Published, compact};
 use ringmain_hub::shard::{ChannelShard, LogId, LogPublishOutcome};
 
-use crate::limits;
-use crate::options::{DataFormat, ValidOptions};
+use crate::options::{DataFormat, ValidOptions, publication_limit};
 use crate::publish::inbound_queue::{Inbound, InboundQueue, worker_of};
 use crate::publish::receipts::{Completion, ReceiptOutcome, Receipts};
 use crate::publish::thread_publisher::{SubmitError, ThreadPublisher};
@@ -129,7 +128,7 @@ impl Batch<'_> {
         if queue.is_full() {
             return Err(SubmitError::Full);
         }
-        if record.data.len() > limits::PUBLICATION_BYTES {
+        if record.data.len() > publication_limit(&channel_options) {
             return Err(SubmitError::TooLarge);
         }
         if namespace.data_format != DataFormat::Binary {

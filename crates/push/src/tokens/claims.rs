@@ -279,6 +279,26 @@ impl Expiry {
     }
 }
 
+impl OverridesJson {
+    /// Creates the switches from their values; those without a value are absent.
+    pub(crate) fn new(
+        presence: Option<bool>,
+        join_leave: Option<bool>,
+        force_push_join_leave: Option<bool>,
+        force_recovery: Option<bool>,
+        force_positioning: Option<bool>,
+    ) -> OverridesJson {
+        let switch = |value: Option<bool>| value.map(|value| Switch { value });
+        OverridesJson {
+            presence: switch(presence),
+            join_leave: switch(join_leave),
+            force_push_join_leave: switch(force_push_join_leave),
+            force_recovery: switch(force_recovery),
+            force_positioning: switch(force_positioning),
+        }
+    }
+}
+
 impl From<OverridesJson> for Overrides {
     fn from(json: OverridesJson) -> Overrides {
         let value = |switch: Option<Switch>| switch.map(|switch| switch.value);

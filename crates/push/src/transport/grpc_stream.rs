@@ -1,20 +1,42 @@
-//! Unidirectional clients over gRPC and gRPC-Web: Centrifugo's service, with its one method.
+//! Clients over gRPC and gRPC-Web: unidirectional ones with Centrifugo's service, and bidirectional ones with the messages of the client
+//! protocol.
 //!
-//! A session like those of `http.rs`, except that a status ends it.
+//! ```text
+//! Consume       connect request ─▶ pushes
+//! Communicate   commands ─▶ replies        gRPC-Web: one command in the call, which remains open; further ones by Emulate
+//! ```
+//!
+//! Sessions like those of `http.rs`, except that a status ends them.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use bytes::Bytes;
+use prost::Message;
 use ringmain_hub::limits::MESSAGE_BYTES;
-use ringmain_hub::protocol::{ConnectRequest, Disconnect, PushMessage};
-use ringmain_web::grpc::{Call, Code, Replies, Result, Service, Status};
+use ringmain_hub::protocol::{
+    Command, ConnectRequest, Disconnect, EmulationRequest, Format, PushMessage, Reply as ClientReply,
+    encoded_bytes,
+};
+use ringmain_web::grpc::{Call, Code, Dialect, Messages, Replies, Result, Service, Status};
 use ringmain_web::{App, Reply, Request};
 
-use crate::transport::http::{SessionGuard, accepting_worker, with_cors};
+use crate::limits::MESSAGE_BYTES_MAX;
+use crate::transport::http::{SessionGuard, accepting_worker, forward_emulated, with_cors};
 use crate::transport::http_stream::{Framing, HttpStream, limit_unacknowledged};
+use crate::worker::worker_slot::request_worker;
 
 /// The name in clients generated from Centrifugo's definition.
 const SERVICE: &str = "centrifugal.centrifugo.unistream.CentrifugoUniStream";
+
+/// The service of bidirectional clients, in the package of the protocol's messages.
+const CLIENT_SERVICE: &str = "centrifugal.centrifuge.protocol.Centrifuge";
+
+/// The response to emulated commands, whose replies are sent on the stream.
+#[derive(Clone, PartialEq, Message)]
+struct EmulationResponse {}
 
 /// Request headers of gRPC-Web that pages of other origins may set (CORS).
 const REQUEST_HEADERS: &str = "Content-Type, X-Grpc-Web, X-User-Agent, Grpc-Timeout";
@@ -35,7 +57,20 @@ pub(crate) fn add_routes(app: App) -> App {
                 Ok(())
             })
             .on("OPTIONS", &format!("/{SERVICE}/Consume"), answer_preflight)
+            .on(
+                "OPTIONS",
+                &format!("/{CLIENT_SERVICE}/Communicate"),
+                answer_preflight,
+            )
+            .on("OPTIONS", &format!("/{CLIENT_SERVICE}/Emulate"), answer_preflight)
             .grpc(service)
+            .grpc(
+                Service::new(CLIENT_SERVICE)
+                    // A message has commands, and the names of the session and the node.
+                    .message_limit(2 * MESSAGE_BYTES_MAX as u32)
+                    .bidi("Communicate", handle_communicate)
+                    .unary("Emulate", handle_emulated),
+            )
     })
 }
 
@@ -78,6 +113,84 @@ async fn handle_consume(
     Err(disconnect_status(
         stream.disconnect_reason().unwrap_or(Disconnect::SHUTDOWN),
     ))
+}
+
+/// Executes commands and sends replies, until either side ends the call.
+async fn handle_communicate(
+    call: &Call<'_>,
+    commands: &mut Messages<'_, Command>,
+    replies: &mut Replies<'_, '_, ClientReply>,
+) -> Result {
+    let request = call.request();
+    let worker = accepting_worker(request)?;
+    let handshake = worker.admit_connection()?;
+    limit_unacknowledged(request, worker);
+    let stream = Rc::new(HttpStream::new(request, Framing::Grpc));
+    let open = SessionGuard::new(request, worker, &stream, false);
+    let session = &open.0;
+    session.client.pending.start_handshake(handshake);
+    worker.await_connect(Rc::clone(&session.client));
+    // nginx would buffer the start of the response.
+    call.add_header("x-accel-buffering", "no")?;
+    replies.stream_without_rate_limit().await?;
+    let mut commands = Some(commands);
+    loop {
+        match next_event(commands.as_deref_mut(), &stream).await? {
+            SessionEvent::Command(Some(command)) => {
+                if encoded_bytes(&*command) > worker.options().message_bytes {
+                    session.client.disconnect(Disconnect::BAD_REQUEST);
+                } else {
+                    session.execute_all([Ok(*command)].into_iter());
+                }
+            }
+            // A browser ends its request before it reads the response.
+            SessionEvent::Command(None) if call.dialect() != Dialect::Grpc => commands = None,
+            SessionEvent::Command(None) => return Ok(()),
+            SessionEvent::Output(Some(bytes)) => {
+                replies.send_encoded(Bytes::from(bytes)).await?;
+                session.on_drained();
+            }
+            SessionEvent::Output(None) => break,
+        }
+    }
+    Err(disconnect_status(
+        stream.disconnect_reason().unwrap_or(Disconnect::SHUTDOWN),
+    ))
+}
+
+/// An event of a session: a command of its client (`None`: there are no more), or messages to send (`None`: the session has ended).
+enum SessionEvent {
+    Command(Option<Box<Command>>),
+    Output(Option<Vec<u8>>),
+}
+
+/// Waits for the next event. Messages to send are first: while a client does not receive them, its commands wait.
+async fn next_event(
+    commands: Option<&mut Messages<'_, Command>>,
+    stream: &HttpStream,
+) -> Result<SessionEvent> {
+    let mut output = pin!(stream.next_chunk());
+    let mut command = pin!(async {
+        match commands {
+            Some(commands) => commands.next().await,
+            None => std::future::pending().await,
+        }
+    });
+    poll_fn(|context| match output.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Ok(SessionEvent::Output(output))),
+        Poll::Pending => {
+            let command = command.as_mut().poll(context);
+            command.map(|command| Ok(SessionEvent::Command(command?.map(Box::new))))
+        }
+    })
+    .await
+}
+
+/// Forwards the commands of a browser, as `/emulation` does.
+async fn handle_emulated(call: &Call<'_>, emulation: EmulationRequest) -> Result<EmulationResponse> {
+    let worker = request_worker(call.request())?;
+    forward_emulated(worker, Format::Protobuf, emulation).await?;
+    Ok(EmulationResponse {})
 }
 
 /// Returns the status for a disconnected session: its code by the expected reaction of the client, its text with the disconnect's reason

@@ -207,8 +207,23 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
     // JSON may escape each byte of a string, and adds names.
     let body = read_body(request, 2 * limit + 1024).await?;
     let read = format.read(&body);
-    let EmulationRequest { node, session, data } =
-        read.map_err(|error| malformed_error("`session`, `node` and `data`", &error))?;
+    let emulation = read.map_err(|error| malformed_error("`session`, `node` and `data`", &error))?;
+    forward_emulated(worker, format, emulation).await?;
+    // The client of a session that has ended is notified by the end of its stream.
+    reply.no_content()
+}
+
+/// Forwards commands to the worker with their session, on this node or on another one.
+///
+/// # Errors
+/// As the status of a response to `/emulation`: 400, 404, 413 or 503.
+pub(crate) async fn forward_emulated(
+    worker: &PushWorker,
+    format: Format,
+    emulation: EmulationRequest,
+) -> Result {
+    let EmulationRequest { node, session, data } = emulation;
+    let limit = worker.options().message_bytes;
     let is_local = node == **worker.node();
     if !is_local && !worker.is_clustered() {
         return Err(unknown_node());
@@ -259,11 +274,10 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
             "a node of the cluster has not responded: the commands may have been executed or not; reconnect",
         ),
     };
-    if let Some(problem) = problem {
-        return Err(Error::new(503, problem).with_header("Retry-After", "1"));
+    match problem {
+        Some(problem) => Err(Error::new(503, problem).with_header("Retry-After", "1")),
+        None => Ok(()),
     }
-    // The client of a session that has ended is notified by the end of its stream.
-    reply.no_content()
 }
 
 fn unknown_node() -> Error {

@@ -159,7 +159,8 @@ impl HttpStream {
             (Framing::Sse, true) => "uni_sse",
             (Framing::NdJson | Framing::LengthPrefixed, false) => "http_stream",
             (Framing::NdJson | Framing::LengthPrefixed, true) => "uni_http_stream",
-            (Framing::Grpc, _) => "uni_grpc",
+            (Framing::Grpc, false) => "grpc",
+            (Framing::Grpc, true) => "uni_grpc",
         }
     }
 

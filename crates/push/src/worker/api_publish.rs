@@ -14,8 +14,9 @@ use ringmain_hub::subscribers::ProgramReply;
 
 use super::PushWorker;
 use super::pending_replies::{QueryError, ReplyGroup};
+use crate::client::reply_queue::publication_weight;
 use crate::limits;
-use crate::options::DataFormat;
+use crate::options::{DataFormat, publication_limit};
 use crate::publish::publisher::PublishError;
 
 /// Pooled memory of publications.
@@ -26,7 +27,7 @@ pub(crate) struct PublicationPool {
 }
 
 impl PublicationPool {
-    /// Returns a publication without a publisher. One that is retained, or may be held, has memory of its own, since it lives longer.
+    /// Returns a publication without a publisher. One that is retained, may be held, or may be the base of a delta has memory of its own, since it lives longer.
     fn acquire(&mut self, channel_options: &ChannelOptions, data: &[u8]) -> Arc<Published> {
         if is_retained(channel_options) || data.len() > POOLED_MAX_BYTES {
             return Arc::new(Published {
@@ -70,7 +71,9 @@ impl PublicationPool {
 }
 
 fn is_retained(channel_options: &ChannelOptions) -> bool {
-    channel_options.history.is_some() || channel_options.conflation_interval.is_some()
+    channel_options.history.is_some()
+        || channel_options.conflation_interval.is_some()
+        || channel_options.delta
 }
 
 /// A publication of a program, in one channel or in many.
@@ -104,6 +107,9 @@ impl ApiPublication {
             return Err(Fault::NOT_AVAILABLE);
         }
         self.check_format(format)?;
+        if publication_weight(&self.published) > publication_limit(&channel_options) {
+            return Err(Fault::LIMIT_EXCEEDED);
+        }
         Ok(channel_options)
     }
 
@@ -143,7 +149,7 @@ impl PushWorker {
             .data_format
             .check_json(&data)
             .map_err(PublishError::Fault)?;
-        if data.len() > limits::PUBLICATION_BYTES {
+        if data.len() > publication_limit(&channel_options) {
             return Err(PublishError::Fault(Fault::LIMIT_EXCEEDED));
         }
         let published = self.0.pool.borrow_mut().acquire(&channel_options, &data);

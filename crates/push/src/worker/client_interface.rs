@@ -7,7 +7,7 @@ use std::time::Duration;
 use ringmain_engine::Cx;
 use ringmain_hub::mail::{ChannelOptions, ChannelQuery, RecoverFrom};
 use ringmain_hub::protocol::{ClientInfo, Fault, Published, Unsubscribed, Variant};
-use ringmain_hub::subscribers::ConnId;
+use ringmain_hub::subscribers::{ConnId, SubscriptionFeatures};
 
 use super::PushWorker;
 use crate::app_proxy::InFlightLimit;
@@ -121,9 +121,20 @@ impl PushWorker {
         channel_options: ChannelOptions,
         since: Option<RecoverFrom>,
         info: Option<Arc<ClientInfo>>,
+        features: SubscriptionFeatures,
     ) -> Result<(), Fault> {
         let mut subscribers = self.0.subscribers.borrow_mut();
-        subscribers.subscribe_as(id, channel, channel_options, since, info)
+        subscribers.subscribe_with(id, channel, channel_options, since, info, features)
+    }
+
+    /// Returns the number by which pushes of a channel with subscribers here may refer to it.
+    pub(crate) fn channel_number(&self, channel: &str) -> Option<i64> {
+        self.0.subscribers.borrow().channel_number(channel)
+    }
+
+    /// Makes a subscription with deltas receive the next publication whole.
+    pub(crate) fn forget_delta_base(&self, id: ConnId, channel: &str) {
+        self.0.subscribers.borrow_mut().forget_delta_base(id, channel);
     }
 
     /// Ends a subscription for a reason that the client is notified of. Returns `false` if there is none.

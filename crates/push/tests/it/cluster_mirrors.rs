@@ -85,9 +85,7 @@ impl Node {
             offset,
             published: Arc::new(Published {
                 data: Bytes::from(offset.to_string()),
-                info: None,
-                tags: Default::default(),
-                time: 0,
+                ..Published::default()
             }),
         });
     }

@@ -245,6 +245,30 @@ impl Http2 {
         fields: &[(&str, &str)],
         body: &[u8],
     ) -> ringmain_wire::h2::Stream {
+        let stream = self.open(method, path, fields, body.is_empty());
+        if !body.is_empty() {
+            self.send(stream, body, true);
+        }
+        stream
+    }
+
+    /// Starts a request whose body follows.
+    pub(crate) fn open_request(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+    ) -> ringmain_wire::h2::Stream {
+        self.open(method, path, fields, false)
+    }
+
+    fn open(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        end: bool,
+    ) -> ringmain_wire::h2::Stream {
         let mut block = FieldBlock::new();
         for (name, value) in fields {
             block.push(name, value.as_bytes()).expect("a field");
@@ -256,15 +280,16 @@ impl Http2 {
             path,
             protocol: None,
         };
-        let end = body.is_empty();
         let asked = self.wire.request(&request, &block, None, end, &mut self.out);
         let stream = asked.expect("a stream");
-        if !end {
-            let sent = self.wire.data(stream, body, true, &mut self.out);
-            assert_eq!(sent, Ok(body.len()), "it fits into the windows");
-        }
         self.answers.insert(stream.id(), Answer::default());
         stream
+    }
+
+    /// Sends a part of a request's body.
+    pub(crate) fn send(&mut self, stream: ringmain_wire::h2::Stream, body: &[u8], end: bool) {
+        let sent = self.wire.data(stream, body, end, &mut self.out);
+        assert_eq!(sent, Ok(body.len()), "it fits into the windows");
     }
 
     pub(crate) fn cancel_stream(&mut self, stream: ringmain_wire::h2::Stream) {

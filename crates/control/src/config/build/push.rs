@@ -254,6 +254,13 @@ impl Builder<'_> {
             self.errors
                 .report(position, "a time above 0 at `update_interval`", "0");
         }
+        rules.delta = !list_items(part.delta).is_empty();
+        set_if_some(&mut rules.tags_filter, field_value(part.tags_filter));
+        set_if_some(&mut rules.compaction, field_value(part.compaction));
+        if rules.tags_filter && rules.conflation_interval.is_some() {
+            let expected = "no `update_interval` beside `tags_filter`: the newest publication may not match, and those before it are dropped";
+            self.errors.report(position, expected, "both");
+        }
         set_if_some(
             &mut rules.slow_consumer,
             field_value(part.slow).map(|slow| match slow {

@@ -199,6 +199,24 @@ pub(in crate::config) struct PushNamespaceSection {
     pub(in crate::config) update_interval: Field<Parsed<Time>>,
     /// The handling of publications for slow clients. Default: `disconnect`.
     pub(in crate::config) slow: Field<PushSlowPolicy>,
+    /// The formats of deltas that clients may request in `subscribe` (Centrifugo's `allowed_delta_types`). Such a client receives
+    /// each publication as a delta from the last one that it has received, if that is shorter. Publications are limited to 512 KiB.
+    /// Default: none, publications are sent whole. Example: `fossil`.
+    pub(in crate::config) delta: OneOrManyField<PushDelta>,
+    /// Lets clients subscribe with a filter of publications by their tags (`tf`; Centrifugo's `allow_tags_filter`). Cannot be
+    /// combined with `update_interval`. Default: `false`, such subscriptions are rejected with error 107.
+    pub(in crate::config) tags_filter: Field<bool>,
+    /// Sends clients that support it a number in place of the channel's name with each publication (Centrifugo PRO's
+    /// `allow_channel_compaction`). Default: `false`.
+    pub(in crate::config) compaction: Field<bool>,
+}
+
+/// A format of deltas.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum PushDelta {
+    /// The format of Fossil, which Centrifuge's SDKs support.
+    Fossil,
 }
 
 /// The retention of a channel's publications. Example: `{publications: 100, time: 10m}`.

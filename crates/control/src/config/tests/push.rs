@@ -64,6 +64,7 @@ push:
       cache: true
       update_interval: 200ms
       slow: conflate
+      delta: fossil
     rooms:
       listen: users
       retention: {publications: 100, size: 64KiB, time: 1h, meta_time: 2h}
@@ -72,6 +73,9 @@ push:
       history: true
       presence: true
       join_leave: true
+      delta: [fossil]
+      tags_filter: true
+      compaction: true
 ",
     );
     let push = config.push.as_deref().expect("what is pushed");
@@ -82,6 +86,10 @@ push:
         (true, SlowConsumerPolicy::Conflate)
     );
     assert_eq!(rules.conflation_interval, Some(Duration::from_millis(200)));
+    assert_eq!(
+        (rules.delta, rules.tags_filter, rules.compaction),
+        (true, false, false)
+    );
     let kept = HistoryOptions {
         publications: 1,
         bytes: 1 << 20,
@@ -100,6 +108,11 @@ push:
             && rooms.channel_options.join_leave
     );
     assert_eq!(rooms.subscribe_access, PushListen::Users);
+    let rules = rooms.channel_options;
+    assert_eq!(
+        (rules.delta, rules.tags_filter, rules.compaction),
+        (true, true, true)
+    );
     let kept = HistoryOptions {
         publications: 100,
         bytes: 64 << 10,

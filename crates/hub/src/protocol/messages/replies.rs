@@ -143,7 +143,7 @@ impl PushMessage {
     /// Returns the publication if the push contains nothing else.
     pub(in crate::protocol) fn publication(&self) -> Option<&Publication> {
         let PushMessage {
-            id: 0,
+            id: _,
             channel: _,
             pub_,
             join: None,

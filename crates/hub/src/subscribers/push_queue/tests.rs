@@ -10,6 +10,7 @@ fn queued_push(topic: u32, number: u8) -> QueuedPush {
         is_state: false,
         slow: SlowConsumerPolicy::Disconnect,
         frame: Bytes::copy_from_slice(&[number]),
+        delta: None,
     }
 }
 

@@ -2,7 +2,9 @@
 
 mod conflated_channels;
 mod conflation_timing;
+mod deltas;
 mod eviction;
+mod features;
 mod idempotency;
 mod interruptions;
 mod logs;

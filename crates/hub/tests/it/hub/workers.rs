@@ -19,6 +19,9 @@ pub(crate) const PLAIN: ChannelOptions = ChannelOptions {
     slow_consumer: SlowConsumerPolicy::Disconnect,
     cache_recovery: false,
     conflation_interval: None,
+    delta: false,
+    tags_filter: false,
+    compaction: false,
 };
 
 pub(crate) const KEPT: ChannelOptions = ChannelOptions {

@@ -37,7 +37,7 @@ fn unsupported_responses_are_invalid() {
         ),
         (r#"{"data":null,"tags":null}"#, true),
         (r#"{"skip_history":true}"#, false),
-        (r#"{"delta":true}"#, false),
+        (r#"{"delta":true}"#, true),
         (r#"{"version":1}"#, false),
         (r#"{"idempotency_key":"a"}"#, false),
         (r#"{"b64data":"*"}"#, false),

@@ -21,7 +21,7 @@ fn missed(count: u64, bytes: usize) -> Missed {
 fn offsets(queue: &mut ReplyQueue) -> Vec<u64> {
     std::iter::from_fn(|| queue.pop())
         .map(|queued| match queued {
-            Queued::Publication(_, offset, _) => offset,
+            Queued::Publication(_, offset, ..) => offset,
             _ => 0,
         })
         .collect()
@@ -39,14 +39,14 @@ fn the_first_publications_that_fit_remain_in_the_reply() {
         (usize::MAX, 5),
     ] {
         let mut all = missed(5, 100);
-        let (bytes, mut rest) = split_recovered(&channel, Some(&mut all), capacity);
+        let (bytes, mut rest) = split_recovered(&channel, Some(&mut all), capacity, false);
         assert_eq!((all.len(), bytes), (retained, retained * weight), "{capacity}");
         assert_eq!(rest.bytes(), (5 - retained) * weight, "{capacity}");
         let followed: Vec<u64> = (retained as u64 + 1..=5).collect();
         assert_eq!(offsets(&mut rest), followed, "{capacity}");
         assert_eq!(rest.bytes(), 0);
     }
-    assert!(split_recovered(&channel, None, 1).1.is_empty());
+    assert!(split_recovered(&channel, None, 1, true).1.is_empty());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_queue_counts_the_bytes_of_its_entries() {
     })));
     for channel in ["a", "b"] {
         let mut all = missed(3, 500);
-        let (_, mut rest) = split_recovered(&Arc::from(channel), Some(&mut all), 0);
+        let (_, mut rest) = split_recovered(&Arc::from(channel), Some(&mut all), 0, true);
         queue.append(&mut rest);
         assert!(rest.is_empty() && rest.bytes() == 0);
     }

@@ -1,0 +1,426 @@
+//! Subscriptions whose pushes differ from those of other subscribers: deltas, filters by tags, and numbers in place of channel names.
+//!
+//! ```text
+//! push ─▶ filter (once for each distinct one) ─▶ forms (once for each distinct one) ─▶ queue: whole push and delta ─▶ popped:
+//!         the delta if the connection has its base, otherwise the whole push
+//! ```
+//!
+//! A topic without such subscribers has no state here. A connection may lack the base of a queued delta, because pushes were dropped or
+//! replaced: this is known only when the delta is sent.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::mail::{EncodedPush, PushSource};
+use crate::protocol::{DataForm, Format, Published, PushMessage, Variant};
+use crate::tag_filter::TagFilter;
+
+/// The entry of a subscriber without features.
+pub(super) const PLAIN: u32 = u32::MAX;
+
+/// The features of a subscription. The default has none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SubscriptionFeatures {
+    /// Publications are sent as deltas from those before them, where these are shorter ([`DataForm`]).
+    pub delta: bool,
+    /// Pushes have the channel's number ([`channel_number`](super::SubscriberTable::channel_number)) instead of its name.
+    pub compaction: bool,
+    /// Only publications that match are sent.
+    pub filter: Option<Arc<TagFilter>>,
+}
+
+impl SubscriptionFeatures {
+    pub(super) fn is_plain(&self) -> bool {
+        *self == SubscriptionFeatures::default()
+    }
+}
+
+/// A publication as a delta, shared by the subscribers with the same form of pushes.
+#[derive(Debug)]
+pub(super) struct DeltaPush {
+    /// The version that the connection must have.
+    base: Option<u32>,
+    /// The version of this publication.
+    version: u32,
+    /// `None`: it is sent whole.
+    frame: Option<Bytes>,
+}
+
+/// The delta of a queued push.
+#[derive(Clone, Debug)]
+pub(super) struct PushDelta {
+    entry: u32,
+    shared: Arc<DeltaPush>,
+}
+
+/// The subscriptions with features of one worker.
+#[derive(Debug, Default)]
+pub(super) struct FeatureEntries {
+    entries: Vec<FeatureEntry>,
+    free: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct FeatureEntry {
+    has_delta: bool,
+    compaction: bool,
+    /// The filter's number within its topic.
+    filter: Option<u32>,
+    /// The version of the last publication that was sent, in a subscription with deltas.
+    sent: Option<u32>,
+}
+
+/// The state of a topic whose subscribers include some with features.
+#[derive(Debug, Default)]
+pub(super) struct TopicFeatures {
+    /// The entry of each subscriber, in the order of the topic's subscribers, or [`PLAIN`].
+    subscribers: Vec<u32>,
+    /// The number of entries.
+    count: usize,
+    /// The number of subscriptions with deltas.
+    deltas: usize,
+    filters: TopicFilters,
+    /// The last publications with their versions, the newest last, as long as there are subscriptions with deltas.
+    bases: VecDeque<(u32, Arc<Published>)>,
+    version: u32,
+    /// The forms of the current push.
+    forms: Vec<PushForm>,
+}
+
+/// One form of a push.
+#[derive(Debug)]
+struct PushForm {
+    key: FormKey,
+    whole: Bytes,
+    delta: Option<Arc<DeltaPush>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FormKey {
+    variant: Variant,
+    compaction: bool,
+    has_delta: bool,
+    base: Option<u32>,
+}
+
+/// The distinct filters of a topic.
+#[derive(Debug, Default)]
+struct TopicFilters {
+    numbers: BTreeMap<Box<[u8]>, u32>,
+    filters: Vec<Option<UsedFilter>>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct UsedFilter {
+    filter: Arc<TagFilter>,
+    subscribers: u32,
+    /// The result for the current push.
+    result: Option<bool>,
+}
+
+/// The base of a subscriber's delta.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DeltaBase {
+    /// The publication before: all subscribers receive every publication.
+    Previous,
+    /// The last one that was sent to the subscriber, of a conflated channel.
+    Sent,
+}
+
+/// A topic, as far as its pushes contain it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TopicName<'a> {
+    pub(super) channel: &'a str,
+    pub(super) number: i64,
+}
+
+/// The outcome for one subscriber.
+#[derive(Debug)]
+pub(super) enum FormOutcome {
+    Send(Bytes, Option<PushDelta>),
+    /// The push does not match the subscriber's filter.
+    Filtered,
+    /// The push has no such form.
+    Unavailable,
+}
+
+impl FeatureEntries {
+    /// Returns the frame to send for a queued push, which the connection has from now on.
+    pub(super) fn resolve(&mut self, whole: Bytes, delta: PushDelta) -> Bytes {
+        let Some(entry) = self.entries.get_mut(delta.entry as usize) else {
+            return whole;
+        };
+        let has_base = delta.shared.base.is_some() && delta.shared.base == entry.sent;
+        entry.sent = Some(delta.shared.version);
+        match &delta.shared.frame {
+            Some(frame) if has_base => frame.clone(),
+            _ => whole,
+        }
+    }
+
+    fn add(&mut self, entry: FeatureEntry) -> u32 {
+        match self.free.pop() {
+            Some(at) => {
+                self.entries[at as usize] = entry;
+                at
+            }
+            None => {
+                self.entries.push(entry);
+                (self.entries.len() - 1) as u32
+            }
+        }
+    }
+
+    fn get(&self, at: u32) -> Option<FeatureEntry> {
+        self.entries.get(at as usize).copied()
+    }
+}
+
+impl TopicFeatures {
+    /// Adds the last of the topic's `subscribers`. `recovered` is the publication that it receives with its subscription.
+    pub(super) fn add(
+        &mut self,
+        entries: &mut FeatureEntries,
+        subscribers: usize,
+        features: &SubscriptionFeatures,
+        recovered: Option<&Arc<Published>>,
+    ) {
+        self.subscribers.resize(subscribers - 1, PLAIN);
+        let entry = FeatureEntry {
+            has_delta: features.delta,
+            compaction: features.compaction,
+            filter: features.filter.as_ref().map(|filter| self.filters.add(filter)),
+            sent: recovered
+                .filter(|_| features.delta)
+                .and_then(|published| self.version_of(published)),
+        };
+        self.deltas += usize::from(features.delta);
+        self.count += 1;
+        self.subscribers.push(entries.add(entry));
+    }
+
+    /// Adds the last of the topic's subscribers, which has no features.
+    pub(super) fn add_plain(&mut self) {
+        self.subscribers.push(PLAIN);
+    }
+
+    /// Removes a subscriber, whose place the last one takes. Returns whether there are still subscribers with features.
+    pub(super) fn swap_remove(&mut self, entries: &mut FeatureEntries, at: usize) -> bool {
+        let removed = self.subscribers.swap_remove(at);
+        if let Some(entry) = entries.get(removed) {
+            entries.free.push(removed);
+            self.count -= 1;
+            self.deltas -= usize::from(entry.has_delta);
+            if let Some(filter) = entry.filter {
+                self.filters.remove(filter);
+            }
+        }
+        if self.deltas == 0 {
+            self.bases = VecDeque::new();
+        }
+        self.count > 0
+    }
+
+    /// Makes a subscriber receive the next publication whole.
+    pub(super) fn forget_base(&self, entries: &mut FeatureEntries, at: usize) {
+        let entry = self.subscribers.get(at).copied().unwrap_or(PLAIN);
+        if let Some(entry) = entries.entries.get_mut(entry as usize) {
+            entry.sent = None;
+        }
+    }
+
+    /// Returns the version of a publication that a subscriber recovers, if it is the newest one.
+    fn version_of(&mut self, published: &Arc<Published>) -> Option<u32> {
+        match self.bases.back() {
+            Some((version, newest)) => Arc::ptr_eq(newest, published).then_some(*version),
+            None => {
+                self.version = self.version.wrapping_add(1);
+                self.bases.push_back((self.version, Arc::clone(published)));
+                Some(self.version)
+            }
+        }
+    }
+
+    /// Starts a push to the topic's subscribers. If it is a publication, `bases` of those before it are retained.
+    pub(super) fn start_push(&mut self, source: Option<&PushSource>, bases: usize) {
+        self.end_push();
+        if let Some(PushSource::Publication(_, published)) = source
+            && self.deltas > 0
+        {
+            self.version = self.version.wrapping_add(1);
+            self.bases.push_back((self.version, Arc::clone(published)));
+            let excess = self.bases.len().saturating_sub(bases + 1);
+            self.bases.drain(..excess);
+        }
+    }
+
+    /// Drops the forms of a push.
+    pub(super) fn end_push(&mut self) {
+        self.forms.clear();
+        for filter in self.filters.filters.iter_mut().flatten() {
+            filter.result = None;
+        }
+    }
+
+    /// Returns the form of the current push for a subscriber. `plain` is that without features.
+    pub(super) fn form(
+        &mut self,
+        entries: &FeatureEntries,
+        at: usize,
+        variant: Variant,
+        topic: TopicName<'_>,
+        (encoded, plain): (&EncodedPush, &Bytes),
+        base: DeltaBase,
+    ) -> FormOutcome {
+        let number = self.subscribers.get(at).copied().unwrap_or(PLAIN);
+        let Some(entry) = entries.get(number) else {
+            return FormOutcome::Send(plain.clone(), None);
+        };
+        let Some(source) = encoded.source() else {
+            return FormOutcome::Unavailable;
+        };
+        let publication = match source {
+            PushSource::Publication(offset, published) => Some((*offset, published)),
+            PushSource::Message(_) => None,
+        };
+        if let (Some(filter), Some((_, published))) = (entry.filter, publication)
+            && !self.filters.matches(filter, published)
+        {
+            return FormOutcome::Filtered;
+        }
+        let has_delta = entry.has_delta && publication.is_some();
+        let base = match base {
+            _ if !has_delta => None,
+            DeltaBase::Sent => entry
+                .sent
+                .filter(|sent| self.bases.iter().any(|(version, _)| version == sent)),
+            DeltaBase::Previous => self.previous().map(|(version, _)| *version),
+        };
+        let key = FormKey {
+            variant,
+            compaction: entry.compaction,
+            has_delta,
+            base,
+        };
+        let known = self.forms.iter().position(|form| form.key == key);
+        let made = known.or_else(|| {
+            let form = self.make_form(key, topic, source, plain)?;
+            self.forms.push(form);
+            Some(self.forms.len() - 1)
+        });
+        let Some(form) = made.map(|made| &self.forms[made]) else {
+            return FormOutcome::Unavailable;
+        };
+        let delta = form.delta.as_ref().map(|shared| PushDelta {
+            entry: number,
+            shared: Arc::clone(shared),
+        });
+        FormOutcome::Send(form.whole.clone(), delta)
+    }
+
+    /// Returns the publication before the current one.
+    fn previous(&self) -> Option<&(u32, Arc<Published>)> {
+        self.bases.get(self.bases.len().checked_sub(2)?)
+    }
+
+    fn make_form(
+        &self,
+        key: FormKey,
+        topic: TopicName<'_>,
+        source: &PushSource,
+        plain: &Bytes,
+    ) -> Option<PushForm> {
+        let encode = |form: DataForm<'_>| encode(key, topic, source, form);
+        // Only JSON has another form of complete data.
+        let whole = match (key.has_delta, key.compaction, key.variant.format) {
+            (false, false, _) | (true, false, Format::Protobuf) => plain.clone(),
+            (false, true, _) => encode(DataForm::Plain)?,
+            (true, ..) => encode(DataForm::Whole)?,
+        };
+        let delta = key.has_delta.then(|| {
+            let is_base = |(version, _): &&(u32, Arc<Published>)| Some(*version) == key.base;
+            let base = self.bases.iter().find(is_base).map(|(_, base)| base);
+            let has_delta = base.filter(|base| match source {
+                PushSource::Publication(_, published) => published.delta_from(base).is_some(),
+                PushSource::Message(_) => false,
+            });
+            Arc::new(DeltaPush {
+                base: key.base,
+                version: self.version,
+                frame: has_delta.and_then(|base| encode(DataForm::Delta(base))),
+            })
+        });
+        Some(PushForm { key, whole, delta })
+    }
+}
+
+/// Encodes a push. `None`: the format has no such data.
+fn encode(key: FormKey, topic: TopicName<'_>, source: &PushSource, form: DataForm<'_>) -> Option<Bytes> {
+    let mut push = match source {
+        PushSource::Publication(offset, published) => PushMessage {
+            pub_: Some(published.in_form(*offset, key.variant.format, form)),
+            ..PushMessage::default()
+        },
+        PushSource::Message(push) => PushMessage::clone(push),
+    };
+    if key.compaction {
+        push.id = topic.number;
+    } else {
+        topic.channel.clone_into(&mut push.channel);
+    }
+    let mut out = Vec::new();
+    key.variant.write(push, &mut out).ok()?;
+    Some(out.into())
+}
+
+impl TopicFilters {
+    /// Returns the number of a filter that is used by one more subscriber.
+    fn add(&mut self, filter: &Arc<TagFilter>) -> u32 {
+        if let Some(&number) = self.numbers.get(filter.key())
+            && let Some(used) = &mut self.filters[number as usize]
+        {
+            used.subscribers += 1;
+            return number;
+        }
+        let used = Some(UsedFilter {
+            filter: Arc::clone(filter),
+            subscribers: 1,
+            result: None,
+        });
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.filters[number as usize] = used;
+                number
+            }
+            None => {
+                self.filters.push(used);
+                (self.filters.len() - 1) as u32
+            }
+        };
+        self.numbers.insert(filter.key().into(), number);
+        number
+    }
+
+    fn remove(&mut self, number: u32) {
+        let place = &mut self.filters[number as usize];
+        let Some(used) = place else { return };
+        used.subscribers -= 1;
+        if used.subscribers == 0 {
+            self.numbers.remove(used.filter.key());
+            *place = None;
+            self.free.push(number);
+        }
+    }
+
+    fn matches(&mut self, number: u32, published: &Published) -> bool {
+        let Some(used) = &mut self.filters[number as usize] else {
+            return true;
+        };
+        *used
+            .result
+            .get_or_insert_with(|| used.filter.matches(&published.tags))
+    }
+}
