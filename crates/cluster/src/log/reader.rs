@@ -331,8 +331,7 @@ impl Reader {
         let first = publish.options.idempotency.as_ref().and_then(|idempotency| {
             let first = self.keys.find(&publish.channel, idempotency, at);
             if first.is_none() {
-                self.keys
-                    .add(&publish.channel, idempotency.clone(), position, at);
+                self.keys.add(&publish.channel, idempotency.clone(), position, at);
             }
             first
         });
@@ -481,7 +480,9 @@ impl Reader {
 
     /// Returns whether all records of the last `window` were read, or as many as are read at all.
     pub(crate) fn covers(&self, window: Duration) -> bool {
-        let age = self.oldest_ms.map_or(0, |oldest| self.now_ms.saturating_sub(oldest));
+        let age = self
+            .oldest_ms
+            .map_or(0, |oldest| self.now_ms.saturating_sub(oldest));
         self.fill.is_done || age >= window.as_millis() as i64
     }
 

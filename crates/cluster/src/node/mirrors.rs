@@ -119,11 +119,19 @@ impl Mirrors {
     }
 
     /// Raises the position of a mirror that is live to the one that its owner has reported, before it is live no more.
-    fn settle(progress: &BTreeMap<(Uid, u16), (Epoch, u64)>, partitions: u16, name: &str, mirror: &mut Mirror) {
+    fn settle(
+        progress: &BTreeMap<(Uid, u16), (Epoch, u64)>,
+        partitions: u16,
+        name: &str,
+        mirror: &mut Mirror,
+    ) {
         if let MirrorState::Live { owner } = mirror.state
             && partitions > 0
             && let Some((epoch, number)) = progress.get(&(owner, partition_of(name, partitions).0))
-            && let Some(position) = mirror.position.as_mut().filter(|position| position.epoch == *epoch)
+            && let Some(position) = mirror
+                .position
+                .as_mut()
+                .filter(|position| position.epoch == *epoch)
         {
             position.offset = position.offset.max(*number);
         }

@@ -13,9 +13,9 @@ use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::handover::Admission;
 use super::{Mutation, Node};
-use crate::log::reader::FloorMark;
 use crate::frame::{ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
+use crate::log::reader::FloorMark;
 use crate::member::Uid;
 pub(super) use transition::Transition;
 
@@ -594,7 +594,11 @@ impl Node {
     /// A former owner has published in another epoch.
     pub(super) fn end_epoch(&mut self, channel: &Arc<str>, epoch: Epoch) {
         let now = self.last_tick;
-        let owned = self.owned.channels.get(channel).filter(|owned| owned.log.is_none());
+        let owned = self
+            .owned
+            .channels
+            .get(channel)
+            .filter(|owned| owned.log.is_none());
         if owned.is_some_and(|owned| owned.epoch != epoch && !owned.replaced.contains(&epoch)) {
             self.replace_epoch(channel, epoch, now);
         }
