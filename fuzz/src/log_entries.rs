@@ -12,5 +12,10 @@ pub fn run(input: &[u8]) {
     };
     let encoded = entry.encode();
     assert_eq!(Entry::decode(&encoded).as_ref(), Ok(&entry), "encoded again");
-    assert!(encoded.len() <= input.len(), "{} bytes became {}", input.len(), encoded.len());
+    assert!(
+        encoded.len() <= input.len(),
+        "{} bytes became {}",
+        input.len(),
+        encoded.len()
+    );
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_cluster::frame::{ChannelSettings, Publish};
-use ringmain_cluster::log::{Beat, Binding, Entry, EntryError, EntryId, Life, LifeEntry, Record, partition_of};
+use ringmain_cluster::log::{
+    Beat, Binding, Entry, EntryError, EntryId, Life, LifeEntry, Record, partition_of,
+};
 use ringmain_cluster::member::Uid;
 use ringmain_hub::history::HistoryOptions;
 use ringmain_hub::mail::{Idempotency, PublishOptions};
@@ -106,7 +108,11 @@ fn incomplete_and_longer_entries_are_invalid() {
     for entry in all_entries() {
         let bytes = entry.encode();
         for length in 0..bytes.len() {
-            assert_eq!(Entry::decode(&bytes[..length]), Err(EntryError::Invalid), "{length} of {entry:?}");
+            assert_eq!(
+                Entry::decode(&bytes[..length]),
+                Err(EntryError::Invalid),
+                "{length} of {entry:?}"
+            );
         }
         let longer = [bytes, vec![0]].concat();
         assert_eq!(Entry::decode(&longer), Err(EntryError::Invalid));

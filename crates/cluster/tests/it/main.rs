@@ -3,5 +3,6 @@
 mod entries;
 mod frames;
 mod handover;
+mod logged;
 mod nodes;
 mod simulation;

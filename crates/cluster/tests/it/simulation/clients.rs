@@ -57,7 +57,9 @@ impl Oracle {
         let position = StreamPosition { offset, epoch };
         match log.borrow().data(&channel.into(), position) {
             Some(stored) if stored == data => Ok(()),
-            Some(_) => Err(format!("{channel} {epoch} {offset} is another publication in the log")),
+            Some(_) => Err(format!(
+                "{channel} {epoch} {offset} is another publication in the log"
+            )),
             None => Err(format!("{channel} {epoch} {offset} is not in the log")),
         }
     }
@@ -153,7 +155,12 @@ impl Client {
     }
 
     /// Subscribes at a channel that has a state.
-    pub(super) fn subscribe(&mut self, shard: &mut Shard, oracle: &mut Oracle, now: Duration) -> Result<(), String> {
+    pub(super) fn subscribe(
+        &mut self,
+        shard: &mut Shard,
+        oracle: &mut Oracle,
+        now: Duration,
+    ) -> Result<(), String> {
         let top = shard.history.position();
         let is_ahead = |before: StreamPosition| before.epoch == top.epoch && before.offset > top.offset;
         if self.position.is_some_and(is_ahead) && self.is_waiting {

@@ -2,6 +2,7 @@
 
 mod checks;
 mod events;
+mod logged;
 mod network;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,8 +18,8 @@ use ringmain_hub::history::{HistoryOptions, StreamPosition};
 use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
-use super::clients::{AHEAD, Client, Oracle, Shard};
-use super::log::{LogFaults, MemoryLog};
+use super::clients::{Client, Oracle, Shard};
+use super::log::MemoryLog;
 
 pub(super) const HISTORY: HistoryOptions = HistoryOptions {
     publications: 8,
@@ -167,24 +168,6 @@ impl World {
         World::populated(World::empty(seed, mutation, versions))
     }
 
-    /// Creates a world whose channels are in a log.
-    pub(super) fn with_log(seed: u64, mutation: Option<Mutation>, faults: LogFaults) -> World {
-        let mut world = World::empty(seed, mutation, &[3]);
-        let partitions = world.draw(1, 6) as u16;
-        let log = MemoryLog::new(seed, partitions, faults);
-        world.log_options = LogOptions {
-            partitions,
-            takeover_time: Duration::from_millis(world.draw(0, 3000)),
-            takeover_bytes: match world.draw(0, 2) {
-                0 => world.draw(0, 1 << 14) as usize,
-                _ => ALL,
-            },
-        };
-        world.oracle.log = Some(Rc::clone(&log.fold));
-        world.log = Some(log);
-        World::populated(world)
-    }
-
     fn populated(mut world: World) -> World {
         let count = world.draw(2, 7);
         world.add_hosts(count);
@@ -242,11 +225,6 @@ impl World {
             let role = if number == 0 { Role::All } else { self.draw_role() };
             self.add_host(role);
         }
-    }
-
-    /// Lets clients begin anew.
-    pub(super) fn forget_positions(&mut self) {
-        self.clients.iter_mut().for_each(|client| client.position = None);
     }
 
     pub(super) fn add_client(&mut self, channel: Arc<str>) {
@@ -522,20 +500,6 @@ impl World {
                 let pipe = &mut link.pipes[end];
                 let at = pipe.bytes.back().map_or(now, |(at, _)| *at).max(now + delay);
                 pipe.bytes.push_back((at, bytes));
-            }
-        }
-        Ok(())
-    }
-
-    /// Ends the wait of clients for publications that their node does not have.
-    fn release_ahead(&mut self, host: usize) -> Result<(), String> {
-        let now = self.now;
-        for client in self.clients.iter_mut().filter(|client| client.node == Some(host)) {
-            let is_late = client.ahead_since.is_some_and(|since| now >= since + AHEAD);
-            if let Some(shard) = self.hosts[host].shards.get_mut(&client.channel)
-                && is_late
-            {
-                client.subscribe(shard, &mut self.oracle, now)?;
             }
         }
         Ok(())

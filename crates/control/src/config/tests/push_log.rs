@@ -52,7 +52,10 @@ fn a_log_in_redis_may_lose_nothing() {
     let PushLogEngine::Redis(redis) = &log.engine else {
         panic!("expected Redis, found {:?}", log.engine);
     };
-    assert_eq!((&*redis.prefix, redis.loss), ("live", RedisLoss::None { replicas: 2 }));
+    assert_eq!(
+        (&*redis.prefix, redis.loss),
+        ("live", RedisLoss::None { replicas: 2 })
+    );
     assert_eq!(redis.access.deployment, RedisDeployment::Sentinel("main".into()));
     assert_eq!((log.partitions, log.retention), (7, Duration::from_secs(600)));
     let takeover = PushTakeover {
@@ -76,7 +79,10 @@ fn logs_in_jetstream_and_kafka_are_read_with_their_defaults() {
         panic!("expected Kafka, found {:?}", log.engine);
     };
     let servers: Vec<Arc<str>> = vec!["a:9092".into(), "b:9092".into()];
-    assert_eq!((&kafka.servers, &*kafka.topic, kafka.replicas), (&servers, "live", 1));
+    assert_eq!(
+        (&kafka.servers, &*kafka.topic, kafka.replicas),
+        (&servers, "live", 1)
+    );
 }
 
 #[test]
@@ -90,9 +96,18 @@ fn invalid_logs_are_reported() {
             "{redis: {servers: 'a:1'}, kafka: {servers: 'a:1'}}",
             "expected exactly one of the keys `redis`, `jetstream` and `kafka`, found several",
         ),
-        ("{redis: {}}", "expected the key `servers` with at least one, found none"),
-        ("{kafka: {}}", "expected the key `servers` with at least one, found none"),
-        ("{jetstream: {}}", "expected the key `servers` with at least one, found none"),
+        (
+            "{redis: {}}",
+            "expected the key `servers` with at least one, found none",
+        ),
+        (
+            "{kafka: {}}",
+            "expected the key `servers` with at least one, found none",
+        ),
+        (
+            "{jetstream: {}}",
+            "expected the key `servers` with at least one, found none",
+        ),
         (
             "{redis: {servers: 'a:1'}, partitions: 0}",
             "expected a whole number from 1 to 1024, found `0`",
