@@ -46,9 +46,7 @@ pub(super) enum Advance {
     /// All were read before.
     Known,
     /// So many were read before, the others were not.
-    Read {
-        known: usize,
-    },
+    Read { known: usize },
 }
 
 /// All partitions.
@@ -92,8 +90,13 @@ impl Partitions {
     /// Returns the open partitions of a server that are read together, with their positions.
     pub(super) fn open_at(&self, server: ServerId) -> Vec<ReadStream> {
         let open = self.follows.all_open().filter_map(|partition| {
-            let state = self.state(partition).filter(|state| state.server == Some(server))?;
-            let (position, generation) = self.follows.get(partition).filter(|(position, _)| position.own.is_none())?;
+            let state = self
+                .state(partition)
+                .filter(|state| state.server == Some(server))?;
+            let (position, generation) = self
+                .follows
+                .get(partition)
+                .filter(|(position, _)| position.own.is_none())?;
             Some(ReadStream {
                 partition,
                 generation,
@@ -107,7 +110,10 @@ impl Partitions {
     /// Returns those of these partitions that are read together, with their positions.
     pub(super) fn read_together(&self, partitions: &BTreeSet<Partition>) -> Vec<ReadStream> {
         let streams = partitions.iter().filter_map(|partition| {
-            let (position, generation) = self.follows.get(*partition).filter(|(position, _)| position.own.is_none())?;
+            let (position, generation) = self
+                .follows
+                .get(*partition)
+                .filter(|(position, _)| position.own.is_none())?;
             Some(ReadStream {
                 partition: *partition,
                 generation,
@@ -140,7 +146,12 @@ impl Partitions {
     }
 
     /// Notes entries that were read, of which some may be known: two reads may begin at the same position.
-    pub(super) fn advance(&mut self, stream: &ReadStream, entries: &[StreamEntry], retention: Duration) -> Advance {
+    pub(super) fn advance(
+        &mut self,
+        stream: &ReadStream,
+        entries: &[StreamEntry],
+        retention: Duration,
+    ) -> Advance {
         let Some(position) = self.follows.get_mut(stream.partition, stream.generation) else {
             return Advance::Stale;
         };
@@ -175,7 +186,9 @@ impl Partitions {
     pub(super) fn unplaced(&self) -> Vec<(Partition, String)> {
         let states = self.all().zip(&self.states);
         let unplaced = states.filter(|(_, state)| state.server.is_none());
-        unplaced.map(|(partition, state)| (partition, state.stream.to_string())).collect()
+        unplaced
+            .map(|(partition, state)| (partition, state.stream.to_string()))
+            .collect()
     }
 
     /// A partition is at a server. Returns whether it had another binding before.
@@ -282,8 +295,14 @@ mod tests {
         assert_eq!(partitions.open_at(ServerId(0)).len(), 1);
         assert_eq!(partitions.remove_server(ServerId(1)), []);
         assert_eq!(partitions.remove_server(ServerId(0)), [ONE]);
-        assert_eq!((partitions.unplaced().len(), partitions.open_at(ServerId(0)).len()), (3, 0));
-        assert!(partitions.place(ONE, ServerId(2), Binding(8)), "it has another binding");
+        assert_eq!(
+            (partitions.unplaced().len(), partitions.open_at(ServerId(0)).len()),
+            (3, 0)
+        );
+        assert!(
+            partitions.place(ONE, ServerId(2), Binding(8)),
+            "it has another binding"
+        );
         assert!(!partitions.displace(ONE), "it was closed before");
     }
 }
