@@ -23,6 +23,7 @@ pub mod hub_messages;
 mod hyper_client;
 mod hyper_server;
 pub mod kube;
+pub mod log_entries;
 mod memory;
 pub mod nats;
 pub mod profile;
@@ -106,6 +107,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "kube",
         run: kube::run,
+    },
+    Target {
+        name: "log_entries",
+        run: log_entries::run,
     },
     Target {
         name: "nats",

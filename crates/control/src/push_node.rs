@@ -65,7 +65,9 @@ impl PushNode {
         let log = self.links.report().log.filter(|log| !log.is_ready)?;
         let seconds = log.silent.as_secs();
         Some(match log.is_connected {
-            true => format!("no beat of this node has arrived through the log of the push cluster for {seconds} s"),
+            true => format!(
+                "no beat of this node has arrived through the log of the push cluster for {seconds} s"
+            ),
             false => format!("the log of the push cluster is away: {}", log.reason),
         })
     }

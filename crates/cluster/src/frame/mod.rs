@@ -23,8 +23,8 @@ use ringmain_hub::protocol::{ClientInfo, Published};
 use crate::limits;
 use crate::member::{Member, Status, Uid};
 pub use handover::{HandoverHead, HandoverPart};
-pub use read::FrameDecoder;
 pub(crate) use read::Fields;
+pub use read::FrameDecoder;
 pub(crate) use write::write_publish;
 
 /// The version of the frames that this node sends.

@@ -124,12 +124,16 @@ impl Actor {
         for _ in 0..limits::LOG_EVENT_BATCHES {
             let Some(events) = next.take() else { return };
             let now = clock::monotonic();
-            events.into_iter().for_each(|event| self.node.receive_log(event, now));
+            events
+                .into_iter()
+                .for_each(|event| self.node.receive_log(event, now));
             next = self.log.as_mut().and_then(|log| log.events.try_recv().ok());
         }
         if let Some(events) = next {
             let now = clock::monotonic();
-            events.into_iter().for_each(|event| self.node.receive_log(event, now));
+            events
+                .into_iter()
+                .for_each(|event| self.node.receive_log(event, now));
         }
     }
 

@@ -25,8 +25,8 @@ use ringmain_push::cluster::ClusterPort;
 use ringmain_sys::clock;
 use tokio::sync::watch;
 
-use crate::member::{Member, Role, Uid};
 use crate::log::NodePort;
+use crate::member::{Member, Role, Uid};
 pub use crate::node::{Load, LogCounts, LogOptions, LogReport, Rebalance};
 use crate::node::{Node, NodeCounts};
 use actor::Actor;

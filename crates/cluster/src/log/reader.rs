@@ -11,6 +11,9 @@
 //!
 //! All decisions depend on records alone, so readers of the same records come to the same lives, offsets and repetitions.
 
+mod floor;
+mod older;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +26,8 @@ use super::{Beat, Binding, Entry, EntryId, Life, LifeEntry, Opened, Record};
 use crate::frame::{ChannelSettings, Publish};
 use crate::limits;
 use crate::node::idempotency::IdempotencyKeys;
+pub(crate) use floor::FloorMark;
+pub(crate) use older::OlderPublication;
 
 /// The state of the subscription at the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +38,6 @@ pub(crate) enum ReaderState {
     Requested,
     /// Records arrive. Those up to `end` were in the log when it was opened.
     Reading { end: u64 },
-}
-
-/// The relation of a history's floor to that of its reader.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FloorMark {
-    /// The floor of the history when it was last brought up to the reader's. A higher one is its own.
-    floor: u64,
-    /// The history has dropped publications: its floor is its own.
-    is_clipped: bool,
 }
 
 /// The history of a channel that the node does not serve at the moment.
@@ -331,8 +327,7 @@ impl Reader {
         let first = publish.options.idempotency.as_ref().and_then(|idempotency| {
             let first = self.keys.find(&publish.channel, idempotency, at);
             if first.is_none() {
-                self.keys
-                    .add(&publish.channel, idempotency.clone(), position, at);
+                self.keys.add(&publish.channel, idempotency.clone(), position, at);
             }
             first
         });
@@ -393,82 +388,6 @@ impl Reader {
         Some((self.floor + 1, limits::LOG_TAIL_BYTES))
     }
 
-    /// Handles records below the floor. Returns the publications of this life, in order.
-    pub(crate) fn read_older(
-        &mut self,
-        from: u64,
-        records: Vec<Record>,
-        is_first: bool,
-        now_ms: i64,
-    ) -> Vec<OlderPublication> {
-        self.fill.is_requested = false;
-        self.now_ms = self.now_ms.max(now_ms);
-        let bytes: usize = records.iter().map(Record::cost).sum();
-        self.fill.bytes_left = self.fill.bytes_left.saturating_sub(bytes.max(1));
-        let before = self.floor;
-        self.floor = from.saturating_sub(1).min(before);
-        let mut part = OlderPart {
-            above: before,
-            ..OlderPart::default()
-        };
-        for record in records.into_iter().filter(|record| record.number <= before) {
-            self.read_older_record(record, &mut part);
-        }
-        if self.life.is_none() {
-            let unproven = self.unproven.filter(|beat| beat.seen >= self.floor);
-            self.life = part.life.or(unproven.map(|beat| (beat.life, beat.binding)));
-        }
-        for (channel, idempotency, number, at) in part.firsts {
-            // Otherwise a newer one of the same key was delivered.
-            if self.find_key(&channel, &idempotency).is_none() {
-                let position = self.position_at(number);
-                self.keys.add(&channel, idempotency, position, at);
-            }
-        }
-        let is_spent = self.fill.bytes_left == 0 && self.life.is_some();
-        self.fill.is_done |= is_first || is_spent || part.has_life_entry;
-        part.publications
-    }
-
-    fn read_older_record(&mut self, record: Record, part: &mut OlderPart) {
-        let (number, time_ms) = (record.number, record.time_ms);
-        self.oldest_ms = Some(self.oldest_ms.map_or(time_ms, |oldest| oldest.min(time_ms)));
-        match record.entry {
-            Ok(Entry::Life { life, .. }) => {
-                // What is older is of another life.
-                part.publications.clear();
-                part.keys = IdempotencyKeys::default();
-                part.firsts.clear();
-                part.has_life_entry = true;
-                part.life = Some((life.life, life.binding));
-                self.floor = number;
-            }
-            Ok(Entry::Beat { beat, .. }) if part.life.is_none() && beat.seen >= self.floor => {
-                part.life = Some((beat.life, beat.binding));
-            }
-            Ok(Entry::Publication { publish, .. }) => {
-                let at = Duration::from_millis(time_ms.max(0) as u64);
-                let age = Duration::from_millis(self.now_ms.saturating_sub(time_ms).max(0) as u64);
-                if let Some(idempotency) = &publish.options.idempotency {
-                    let channel = &publish.channel;
-                    if part.keys.find(channel, idempotency, at).is_some() {
-                        return;
-                    }
-                    part.keys.add(channel, idempotency.clone(), None, at);
-                    let first = (Arc::clone(channel), idempotency.clone(), number, at);
-                    part.firsts.push(first);
-                }
-                part.publications.push(OlderPublication {
-                    number,
-                    publish,
-                    age,
-                    above: part.above,
-                });
-            }
-            Ok(Entry::Beat { .. }) | Err(_) => {}
-        }
-    }
-
     /// Returns the position of the first publication of a key.
     pub(crate) fn find_key(
         &self,
@@ -481,7 +400,9 @@ impl Reader {
 
     /// Returns whether all records of the last `window` were read, or as many as are read at all.
     pub(crate) fn covers(&self, window: Duration) -> bool {
-        let age = self.oldest_ms.map_or(0, |oldest| self.now_ms.saturating_sub(oldest));
+        let age = self
+            .oldest_ms
+            .map_or(0, |oldest| self.now_ms.saturating_sub(oldest));
         self.fill.is_done || age >= window.as_millis() as i64
     }
 
@@ -499,20 +420,6 @@ impl Reader {
         logged.last_used = now;
         logged.history.set_options(options, at);
         logged.history.publish_at(number, publish.published, bytes, at);
-    }
-
-    /// Retains an older publication of a channel that the node does not serve. They must be added from the newest to the oldest.
-    pub(crate) fn retain_older(&mut self, older: OlderPublication, now: Duration) {
-        let settings = older.publish.settings;
-        let Some(options) = settings.history else {
-            return;
-        };
-        // A new one has all publications above the part that is added.
-        let floor = std::mem::replace(&mut self.floor, older.above);
-        if let Some(logged) = self.channel(&Arc::clone(&older.publish.channel), options, settings, now) {
-            logged.mark.add_older(&mut logged.history, older, now);
-        }
-        self.floor = floor;
     }
 
     fn channel(
@@ -631,69 +538,4 @@ pub(crate) enum Opening {
     Trimmed,
     /// The last record is gone.
     RolledBack,
-}
-
-/// A publication that was appended before the reader began.
-#[derive(Debug)]
-pub(crate) struct OlderPublication {
-    pub(crate) number: u64,
-    pub(crate) publish: Publish,
-    pub(crate) age: Duration,
-    /// The floor before the part that has it.
-    above: u64,
-}
-
-/// The findings in a part of the log.
-#[derive(Debug, Default)]
-struct OlderPart {
-    above: u64,
-    publications: Vec<OlderPublication>,
-    life: Option<(Life, Binding)>,
-    has_life_entry: bool,
-    keys: IdempotencyKeys,
-    /// The first publication of each key: channel, key, number, time.
-    firsts: Vec<(Arc<str>, Idempotency, u64, Duration)>,
-}
-
-impl FloorMark {
-    /// Returns whether a history has all publications above the reader's floor.
-    fn is_unclipped(&mut self, history: &History<Arc<Published>>) -> bool {
-        self.is_clipped |= history.floor() != self.floor;
-        !self.is_clipped
-    }
-
-    /// Raises the floor: publications below it are of another life, or missing.
-    pub(crate) fn raise(&mut self, history: &mut History<Arc<Published>>, floor: u64) {
-        history.raise_floor(floor);
-        if history.floor() == floor {
-            *self = FloorMark {
-                floor,
-                is_clipped: false,
-            };
-        }
-    }
-
-    /// Adds an older publication. They must be added from the newest to the oldest.
-    pub(crate) fn add_older(
-        &mut self,
-        history: &mut History<Arc<Published>>,
-        older: OlderPublication,
-        now: Duration,
-    ) {
-        let OlderPublication {
-            number, publish, age, ..
-        } = older;
-        if !self.is_unclipped(history) || number > history.floor() {
-            return;
-        }
-        let bytes = publish.published.data.len();
-        let at = now.saturating_sub(age);
-        if history.push_older(number, publish.published, bytes, at, now) {
-            self.floor = number - 1;
-        } else {
-            self.floor = number;
-            self.is_clipped = true;
-        }
-        history.lower_floor(self.floor);
-    }
 }

@@ -272,7 +272,10 @@ impl Node {
     /// Installs the channels that have waited for their log, as far as it is read.
     pub(super) fn install_ready(&mut self, now: Duration) {
         let keys = self.handovers.unready.keys();
-        let ready: Vec<_> = keys.filter(|(_, channel)| self.has_history(channel)).cloned().collect();
+        let ready: Vec<_> = keys
+            .filter(|(_, channel)| self.has_history(channel))
+            .cloned()
+            .collect();
         for key in ready {
             if let Some(incoming) = self.handovers.unready.remove(&key) {
                 let (from, channel) = key;

@@ -16,12 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::requests::Origin;
 use super::Node;
+use super::requests::Origin;
 use crate::frame::{ChannelSettings, Frame};
 use crate::limits;
 use crate::log::reader::{Reader, ReaderState};
-use crate::log::{Append, Entry, EntryId, FollowFrom, Health, Life, LifeEntry, LogRequest, Partition, partition_of};
+use crate::log::{
+    Append, Entry, EntryId, FollowFrom, Health, Life, LifeEntry, LogRequest, Partition, partition_of,
+};
 use crate::member::{Phase, Uid, partition_owner};
 
 /// The log of a cluster. Equal on all nodes.
@@ -204,9 +206,15 @@ impl Node {
     /// Returns whether a frame requests something of a channel with its history in a log.
     pub(super) fn needs_log(&self, frame: &Frame) -> bool {
         let (channel, settings) = match frame {
-            Frame::Subscribe { channel, settings, .. }
-            | Frame::Query { channel, settings, .. }
-            | Frame::RelayedQuery { channel, settings, .. } => (channel, settings),
+            Frame::Subscribe {
+                channel, settings, ..
+            }
+            | Frame::Query {
+                channel, settings, ..
+            }
+            | Frame::RelayedQuery {
+                channel, settings, ..
+            } => (channel, settings),
             Frame::Publish { publish, .. } | Frame::RelayedPublish { publish, .. } => {
                 (&publish.channel, &publish.settings)
             }
@@ -235,7 +243,9 @@ impl Node {
     pub fn log_report(&self, now: Duration) -> Option<LogReport> {
         let log = self.log.as_ref()?;
         let owned = || log.followed.values().filter(|followed| followed.is_owned);
-        let silent = owned().map(|followed| now.saturating_sub(followed.beat_read)).max();
+        let silent = owned()
+            .map(|followed| now.saturating_sub(followed.beat_read))
+            .max();
         let silent = silent.unwrap_or_default();
         let readers = log.followed.values().map(|followed| &followed.reader);
         Some(LogReport {
@@ -273,7 +283,9 @@ impl Node {
             return;
         };
         let all = (0..options.partitions).map(Partition);
-        let owners: Vec<_> = all.map(|partition| (partition, self.owner_of_partition(partition))).collect();
+        let owners: Vec<_> = all
+            .map(|partition| (partition, self.owner_of_partition(partition)))
+            .collect();
         let own = self.member.uid;
         let Some(log) = &mut self.log else { return };
         log.reviewed_at = now;

@@ -1,5 +1,7 @@
 //! The channels with subscribers at this node.
 
+mod progress;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,6 @@ use ringmain_hub::protocol::{ClientInfo, Published};
 use super::{Event, LinkId, Mutation, Node, SyncKind};
 use crate::frame::{ChannelSettings, ChannelState, Frame, cost};
 use crate::limits;
-use crate::log::partition_of;
 use crate::member::Uid;
 
 /// See the module.
@@ -97,47 +98,6 @@ impl Mirrors {
         match self.by_name.get(channel)?.state {
             MirrorState::Live { owner } => Some(owner),
             MirrorState::Asking { .. } => None,
-        }
-    }
-
-    /// Lets the next state of a channel be a gap.
-    pub(super) fn forget_position(&mut self, channel: &str) {
-        if let Some(mirror) = self.by_name.get_mut(channel) {
-            mirror.position = None;
-        }
-    }
-
-    pub(super) fn note_progress(&mut self, owner: Uid, partition: u16, epoch: Epoch, number: u64) {
-        if partition < self.partitions {
-            self.progress.insert((owner, partition), (epoch, number));
-        }
-    }
-
-    /// Forgets what a node has reported that is gone.
-    pub(super) fn forget_progress(&mut self, owner: Uid) {
-        self.progress.retain(|(uid, _), _| *uid != owner);
-    }
-
-    /// Raises the position of a mirror that is live to the one that its owner has reported, before it is live no more.
-    fn settle(progress: &BTreeMap<(Uid, u16), (Epoch, u64)>, partitions: u16, name: &str, mirror: &mut Mirror) {
-        if let MirrorState::Live { owner } = mirror.state
-            && partitions > 0
-            && let Some((epoch, number)) = progress.get(&(owner, partition_of(name, partitions).0))
-            && let Some(position) = mirror.position.as_mut().filter(|position| position.epoch == *epoch)
-        {
-            position.offset = position.offset.max(*number);
-        }
-    }
-
-    fn settle_name(&mut self, name: &str) {
-        let Mirrors {
-            by_name,
-            progress,
-            partitions,
-            ..
-        } = self;
-        if let Some(mirror) = by_name.get_mut(name) {
-            Mirrors::settle(progress, *partitions, name, mirror);
         }
     }
 

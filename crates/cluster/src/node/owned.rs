@@ -1,5 +1,6 @@
 //! The channels that this node owns: offsets, history, members, and the nodes with mirrors.
 
+mod deliver;
 mod members;
 mod queries;
 mod transition;
@@ -13,9 +14,9 @@ use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::handover::Admission;
 use super::{Mutation, Node};
-use crate::log::reader::FloorMark;
 use crate::frame::{ChannelSettings, ChannelState, Frame, Publish, PublishOutcome, cost};
 use crate::limits;
+use crate::log::reader::FloorMark;
 use crate::member::Uid;
 pub(super) use transition::Transition;
 
@@ -353,74 +354,6 @@ impl Node {
         PublishOutcome::Published(position)
     }
 
-    /// Sends a publication to all mirrors of a channel.
-    pub(super) fn fan_out(
-        &mut self,
-        channel: &Arc<str>,
-        offset: u64,
-        published: &Arc<Published>,
-        is_transient: bool,
-        now: Duration,
-    ) {
-        let Some(owned) = self.owned.channels.get(channel) else {
-            return;
-        };
-        let interests: Vec<_> = owned
-            .interests
-            .iter()
-            .map(|interest| (interest.node, interest.number, interest.marked))
-            .collect();
-        for (node, number, marked) in interests {
-            if marked.is_none() && self.take_credit(node, cost(published)) {
-                let published = Arc::clone(published);
-                self.send(
-                    node,
-                    Frame::Publication {
-                        number,
-                        offset,
-                        published,
-                    },
-                );
-            } else if marked.is_none() && !is_transient {
-                self.mark_interest(node, channel, offset, now);
-            }
-        }
-    }
-
-    fn mark_interest(&mut self, node: Uid, channel: &Arc<str>, offset: u64, now: Duration) {
-        if let Some(owned) = self.owned.channels.get_mut(channel)
-            && let Some(interest) = owned.interests.iter_mut().find(|interest| interest.node == node)
-        {
-            interest.marked = Some(offset);
-            self.mark(node, Arc::clone(channel), now);
-        }
-    }
-
-    /// Sends a node the publications that it has missed for want of credit, or the state with a gap.
-    pub(super) fn send_missed(&mut self, to: Uid, channel: &Arc<str>, now: Duration) {
-        self.refresh_history(channel);
-        let Some(owned) = self.owned.channels.get_mut(channel) else {
-            return;
-        };
-        let Some(interest) = owned.interests.iter_mut().find(|interest| interest.node == to) else {
-            return;
-        };
-        let Some(first) = interest.marked.take() else {
-            return;
-        };
-        let number = interest.number;
-        let from = owned
-            .position()
-            .filter(|_| first > 0)
-            .map(|position| StreamPosition {
-                offset: first - 1,
-                ..position
-            });
-        let state = owned.state(from, now);
-        self.charge(to, state.cost());
-        self.send(to, Frame::State { number, state });
-    }
-
     pub(super) fn subscribe_mirror(
         &mut self,
         from: Uid,
@@ -564,37 +497,14 @@ impl Node {
         self.send_state_to_all(channel, now);
     }
 
-    /// Sends all mirrors the state, without the publications that they have missed.
-    pub(super) fn send_state_to_all(&mut self, channel: &Arc<str>, now: Duration) {
-        self.refresh_history(channel);
-        let Some(owned) = self.owned.channels.get_mut(channel) else {
-            return;
-        };
-        let state = owned.state(None, now);
-        owned
-            .interests
-            .iter_mut()
-            .for_each(|interest| interest.marked = None);
-        let interests: Vec<_> = owned
-            .interests
-            .iter()
-            .map(|interest| (interest.node, interest.number))
-            .collect();
-        for (node, number) in interests {
-            if state.position.is_some() && !self.has_credit(node) {
-                self.mark_interest(node, channel, 0, now);
-                continue;
-            }
-            self.charge(node, state.cost());
-            let state = state.clone();
-            self.send(node, Frame::State { number, state });
-        }
-    }
-
     /// A former owner has published in another epoch.
     pub(super) fn end_epoch(&mut self, channel: &Arc<str>, epoch: Epoch) {
         let now = self.last_tick;
-        let owned = self.owned.channels.get(channel).filter(|owned| owned.log.is_none());
+        let owned = self
+            .owned
+            .channels
+            .get(channel)
+            .filter(|owned| owned.log.is_none());
         if owned.is_some_and(|owned| owned.epoch != epoch && !owned.replaced.contains(&epoch)) {
             self.replace_epoch(channel, epoch, now);
         }

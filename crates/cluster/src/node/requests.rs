@@ -233,7 +233,9 @@ impl Node {
             request,
             hops: hops.saturating_add(1),
         };
-        let needs_log = self.logged_partition(operation.channel(), operation.settings()).is_some();
+        let needs_log = self
+            .logged_partition(operation.channel(), operation.settings())
+            .is_some();
         match self.admit(operation.channel(), needs_log, now) {
             Admission::Acting | Admission::Create => self.execute(origin, operation, now),
             Admission::Elsewhere

@@ -225,6 +225,11 @@ fn move_frames() -> Vec<Frame> {
             request: 5,
             publish,
         },
+        Frame::Progress {
+            partition: 63,
+            epoch: Epoch::new(77),
+            number: 1 << 52,
+        },
         Frame::RelayedQuery {
             hops: 2,
             request: 6,

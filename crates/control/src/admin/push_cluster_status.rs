@@ -83,7 +83,11 @@ impl From<&LogReport> for LogRow {
         LogRow {
             ready: log.is_ready,
             connected: log.is_connected,
-            reason: if log.is_connected { String::new() } else { log.reason.to_string() },
+            reason: if log.is_connected {
+                String::new()
+            } else {
+                log.reason.to_string()
+            },
             partitions: log.partitions,
             owned_partitions: log.owned,
             live_partitions: log.live,

@@ -25,7 +25,7 @@ struct Page {
     guides: &'static [(&'static str, &'static str)],
 }
 
-const PAGES: [Page; 16] = [
+const PAGES: [Page; 17] = [
     Page {
         file: "listeners.md",
         title: "Listeners and certificates",
@@ -168,6 +168,12 @@ const PAGES: [Page; 16] = [
         guides: &[("push-cluster", "push from several nodes")],
     },
     Page {
+        file: "push-log.md",
+        title: "Push: log of a cluster",
+        objects: &["PushLog"],
+        guides: &[("push-log", "keep publications when a node ends")],
+    },
+    Page {
         file: "push-nats.md",
         title: "Push: NATS and JetStream",
         objects: &["Nats", "JetStream"],
@@ -176,7 +182,7 @@ const PAGES: [Page; 16] = [
     Page {
         file: "push-kafka.md",
         title: "Push: Kafka",
-        objects: &["Kafka"],
+        objects: &["Kafka", "KafkaSasl", "BrokerTls"],
         guides: &[("push-kafka", "Kafka")],
     },
     Page {

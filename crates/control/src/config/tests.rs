@@ -24,6 +24,7 @@ mod policies;
 mod process_log;
 mod push;
 mod push_cluster;
+mod push_log;
 mod retries;
 mod schema;
 mod source;

@@ -81,11 +81,13 @@ impl Node {
         let id = log.last_append;
         let entry = entry(EntryId { writer, append: id });
         let append_key = match &entry {
-            Entry::Publication { publish, .. } => publish.options.idempotency.as_ref().map(|idempotency| AppendKey {
-                channel: Arc::clone(&publish.channel),
-                key: idempotency.key.clone(),
-                window: idempotency.window,
-            }),
+            Entry::Publication { publish, .. } => {
+                publish.options.idempotency.as_ref().map(|idempotency| AppendKey {
+                    channel: Arc::clone(&publish.channel),
+                    key: idempotency.key.clone(),
+                    window: idempotency.window,
+                })
+            }
             Entry::Beat { .. } | Entry::Life { .. } => None,
         };
         let bytes = entry.encode();
@@ -167,9 +169,9 @@ impl Node {
             };
             let from = (partition, 0, 0);
             let first = log.repeats.range(from..).next().copied();
-            let Some((_, number, id)) = first.filter(|(of, number, _)| {
-                *of == partition && *number <= followed.reader.position()
-            }) else {
+            let Some((_, number, id)) =
+                first.filter(|(of, number, _)| *of == partition && *number <= followed.reader.position())
+            else {
                 return;
             };
             let position = followed.reader.position_at(number);
@@ -236,10 +238,12 @@ impl Node {
 
     /// Ends the wait for appends whose entries were not read in time. They may be in the log.
     pub(super) fn expire_appends(&mut self, now: Duration) {
-        let is_late =
-            |append: &PendingAppend| now.saturating_sub(append.at) >= limits::REQUEST_TIMEOUT;
+        let is_late = |append: &PendingAppend| now.saturating_sub(append.at) >= limits::REQUEST_TIMEOUT;
         while let Some(log) = &self.log
-            && let Some((id, _)) = log.appends.first_key_value().filter(|(_, append)| is_late(append))
+            && let Some((id, _)) = log
+                .appends
+                .first_key_value()
+                .filter(|(_, append)| is_late(append))
         {
             let id = *id;
             self.finish_append(id, PublishOutcome::Unknown);

@@ -179,7 +179,10 @@ impl Node {
         let Some(followed) = log.followed.get_mut(&partition) else {
             return;
         };
-        if followed.rollback.is_some_and(|above| above.is_some_and(|above| number > above)) {
+        if followed
+            .rollback
+            .is_some_and(|above| above.is_some_and(|above| number > above))
+        {
             followed.rollback = None;
         }
         (followed.life_sent, followed.ahead) = (None, None);

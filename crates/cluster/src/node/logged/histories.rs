@@ -15,18 +15,31 @@ impl Node {
 
     /// Returns whether the history of a channel can be served: its partition was read.
     pub(in crate::node) fn has_history(&self, channel: &str) -> bool {
-        let followed = self.partition_of(channel).and_then(|partition| self.followed(partition));
+        let followed = self
+            .partition_of(channel)
+            .and_then(|partition| self.followed(partition));
         followed.is_some_and(|followed| followed.reader.is_attached())
     }
 
     /// Returns whether a channel has a history, or can have it.
     pub(in crate::node) fn can_serve_history(&mut self, channel: &Arc<str>, partition: Partition) -> bool {
-        let has_own = self.owned.get_mut(channel).is_some_and(|owned| owned.log.is_some());
-        has_own || self.followed(partition).is_some_and(|followed| followed.reader.is_attached())
+        let has_own = self
+            .owned
+            .get_mut(channel)
+            .is_some_and(|owned| owned.log.is_some());
+        has_own
+            || self
+                .followed(partition)
+                .is_some_and(|followed| followed.reader.is_attached())
     }
 
     /// Gives a channel that this node serves the history of its log, or takes it back where the settings have none.
-    pub(in crate::node) fn join_history(&mut self, channel: &Arc<str>, settings: ChannelSettings, now: Duration) {
+    pub(in crate::node) fn join_history(
+        &mut self,
+        channel: &Arc<str>,
+        settings: ChannelSettings,
+        now: Duration,
+    ) {
         let Some(log) = &mut self.log else { return };
         let Some(owned) = self.owned.get_mut(channel) else {
             return;
@@ -65,7 +78,9 @@ impl Node {
         };
         let position_ttl = owned.settings.position_ttl;
         if let Some(followed) = self.followed_mut(partition) {
-            followed.reader.put_back(channel, history, mark, position_ttl, now);
+            followed
+                .reader
+                .put_back(channel, history, mark, position_ttl, now);
         }
     }
 

@@ -57,7 +57,9 @@ impl Oracle {
         let position = StreamPosition { offset, epoch };
         match log.borrow().data(&channel.into(), position) {
             Some(stored) if stored == data => Ok(()),
-            Some(_) => Err(format!("{channel} {epoch} {offset} is another publication in the log")),
+            Some(_) => Err(format!(
+                "{channel} {epoch} {offset} is another publication in the log"
+            )),
             None => Err(format!("{channel} {epoch} {offset} is not in the log")),
         }
     }
@@ -100,7 +102,12 @@ pub(super) struct Client {
     /// The time of the last delivery.
     pub(super) delivered_at: Duration,
     pub(super) reported_gaps: u64,
+    /// It has received publications at another node that its node does not have, since then.
+    pub(super) ahead_since: Option<Duration>,
 }
+
+/// The time for which a client waits for publications that it has received at another node.
+pub(super) const AHEAD: Duration = Duration::from_secs(5);
 
 impl Client {
     pub(super) fn new(channel: Arc<str>) -> Client {
@@ -111,6 +118,7 @@ impl Client {
             node: None,
             is_waiting: false,
             reported_gaps: 0,
+            ahead_since: None,
             arrived: Vec::new(),
             noted: 0,
             live_since: None,
@@ -147,14 +155,27 @@ impl Client {
     }
 
     /// Subscribes at a channel that has a state.
-    fn subscribe(&mut self, shard: &mut Shard, oracle: &mut Oracle, now: Duration) -> Result<(), String> {
+    pub(super) fn subscribe(
+        &mut self,
+        shard: &mut Shard,
+        oracle: &mut Oracle,
+        now: Duration,
+    ) -> Result<(), String> {
         let top = shard.history.position();
         let is_ahead = |before: StreamPosition| before.epoch == top.epoch && before.offset > top.offset;
         if self.position.is_some_and(is_ahead) && self.is_waiting {
-            // Its node before was faster: this one requests the state of the owner.
-            shard.needs_state = true;
-            return Ok(());
+            let since = *self.ahead_since.get_or_insert(now);
+            if oracle.log.is_some() && now.saturating_sub(since) < AHEAD {
+                // Its node before was faster: this one will have the publications, too.
+                return Ok(());
+            }
+            // Without a log this one requests the state of the owner.
+            shard.needs_state = oracle.log.is_none();
+            if shard.needs_state {
+                return Ok(());
+            }
         }
+        self.ahead_since = None;
         self.is_waiting = false;
         let Some(before) = self.position else {
             self.position = Some(top);
@@ -263,6 +284,9 @@ impl Shard {
         self.history.publish_at(offset, Arc::clone(published), bytes, now);
         for client in clients.iter_mut().filter(|client| !client.is_waiting) {
             client.deliver(oracle, epoch, offset, published)?;
+        }
+        for client in clients.iter_mut().filter(|client| client.ahead_since.is_some()) {
+            client.subscribe(self, oracle, now)?;
         }
         Ok(())
     }

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use ringmain_cluster::limits::{LOG_APPEND_TIMEOUT, LOG_BATCH_RECORDS};
 use ringmain_cluster::log::{
-    Append, AppendOutcome, Binding, Entry, FollowFrom, Health, Life, LogEvent, LogRequest, Opened, Partition, Record,
+    Append, AppendOutcome, Binding, Entry, FollowFrom, Health, Life, LogEvent, LogRequest, Opened, Partition,
+    Record,
 };
 use ringmain_hub::history::{Epoch, StreamPosition};
 
@@ -170,7 +171,11 @@ impl MemoryLog {
     pub(super) fn submit(&mut self, host: usize, requests: Vec<LogRequest>, now: Duration) {
         let delay = Duration::from_millis(self.random.u64(0..30));
         let connection = self.connections.entry(host).or_default();
-        let at = connection.requests.back().map_or(now, |(at, _)| *at).max(now + delay);
+        let at = connection
+            .requests
+            .back()
+            .map_or(now, |(at, _)| *at)
+            .max(now + delay);
         let requests = requests.into_iter().map(|request| (at, request));
         connection.requests.extend(requests);
     }
@@ -195,7 +200,9 @@ impl MemoryLog {
         if self.is_away(now) {
             return;
         }
-        let (due, rest) = std::mem::take(&mut self.late).into_iter().partition(|(at, _)| *at <= now);
+        let (due, rest) = std::mem::take(&mut self.late)
+            .into_iter()
+            .partition(|(at, _)| *at <= now);
         self.late = rest;
         for (_, append) in due {
             self.append(&append, now);
@@ -205,7 +212,11 @@ impl MemoryLog {
     fn send(&mut self, host: usize, event: LogEvent, now: Duration) {
         let delay = Duration::from_millis(self.random.u64(0..30));
         let connection = self.connections.entry(host).or_default();
-        let at = connection.events.back().map_or(now, |(at, _)| *at).max(now + delay);
+        let at = connection
+            .events
+            .back()
+            .map_or(now, |(at, _)| *at)
+            .max(now + delay);
         connection.events.push_back((at, event));
     }
 
@@ -290,12 +301,19 @@ impl MemoryLog {
 
     fn append(&mut self, append: &Append, now: Duration) -> AppendOutcome {
         let stream = &mut self.streams[usize::from(append.partition.0)];
-        let key = append.key.as_ref().map(|key| (Arc::clone(&key.channel), key.key.clone()));
+        let key = append
+            .key
+            .as_ref()
+            .map(|key| (Arc::clone(&key.channel), key.key.clone()));
         if self.recognizes_keys
             && let Some(key) = &append.key
             && let Some(stored) = stream.records.iter().find(|stored| {
                 let is_within = millis(now) - stored.time_ms < key.window.as_millis() as i64;
-                is_within && stored.key.as_ref().is_some_and(|(channel, name)| *channel == key.channel && *name == key.key)
+                is_within
+                    && stored
+                        .key
+                        .as_ref()
+                        .is_some_and(|(channel, name)| *channel == key.channel && *name == key.key)
             })
         {
             return AppendOutcome::Repeated(stored.number);
@@ -323,7 +341,10 @@ impl MemoryLog {
         let opening = std::mem::take(&mut connection.opening);
         for (partition, from) in opening {
             let stream = &self.streams[usize::from(partition.0)];
-            let first_number = stream.records.front().map_or(stream.end + 1, |stored| stored.number);
+            let first_number = stream
+                .records
+                .front()
+                .map_or(stream.end + 1, |stored| stored.number);
             let wanted = match from {
                 FollowFrom::Number(number) => number,
                 FollowFrom::Recent(time) => {
@@ -332,7 +353,11 @@ impl MemoryLog {
                     recent.map_or(stream.end + 1, |stored| stored.number)
                 }
             };
-            let from = if wanted < first_number && stream.first > wanted { first_number } else { wanted };
+            let from = if wanted < first_number && stream.first > wanted {
+                first_number
+            } else {
+                wanted
+            };
             let opened = Opened {
                 partition,
                 binding: self.binding,
@@ -382,7 +407,17 @@ impl MemoryLog {
     }
 
     fn read_tail(&mut self, host: usize, partition: Partition, before: u64, now: Duration) {
-        let count = self.random.usize(1..12);
+        // Small parts find more; a world without faults has bounds for its times.
+        let LogFaults {
+            rolls_back,
+            is_ambiguous,
+            lags,
+            vanishes,
+        } = self.faults;
+        let count = match rolls_back || is_ambiguous || lags || vanishes {
+            true => self.random.usize(1..12),
+            false => 1000,
+        };
         let stream = &self.streams[usize::from(partition.0)];
         let older = stream.records.iter().filter(|stored| stored.number < before);
         let older: Vec<&Stored> = older.collect();
@@ -421,7 +456,9 @@ impl MemoryLog {
                             outcome => outcome,
                         };
                         let connection = self.connections.entry(host).or_default();
-                        connection.events.push_back((at, LogEvent::Appended { id, outcome }));
+                        connection
+                            .events
+                            .push_back((at, LogEvent::Appended { id, outcome }));
                     }
                     LogEvent::Health(_) | LogEvent::Closed { .. } => {
                         let connection = self.connections.entry(host).or_default();
@@ -464,14 +501,17 @@ impl MemoryLog {
     /// Returns whether each node has read all that it follows, and nothing is on its way.
     pub(super) fn is_settled(&self) -> bool {
         let is_settled = |connection: &Connection| {
-            let has_read = |(partition, next): (&Partition, &u64)| {
-                *next > self.streams[usize::from(partition.0)].end
-            };
-            connection.events.is_empty() && connection.opening.is_empty() && connection.follows.iter().all(has_read)
+            let has_read =
+                |(partition, next): (&Partition, &u64)| *next > self.streams[usize::from(partition.0)].end;
+            connection.events.is_empty()
+                && connection.opening.is_empty()
+                && connection.follows.iter().all(has_read)
         };
         let is_followed = |index: usize| {
             let partition = Partition(index as u16);
-            self.connections.values().any(|connection| connection.follows.contains_key(&partition))
+            self.connections
+                .values()
+                .any(|connection| connection.follows.contains_key(&partition))
         };
         self.late.is_empty()
             && self.connections.values().all(is_settled)
@@ -488,9 +528,10 @@ impl MemoryLog {
             let count = self.random.usize(0..=stream.records.len().min(12));
             let kept = stream.records.len() - count;
             stream.records.truncate(kept);
-            if self.numbers != Numbers::Time {
-                stream.end = stream.records.back().map_or(stream.first - 1, |stored| stored.number);
-            }
+            stream.end = stream
+                .records
+                .back()
+                .map_or(stream.first - 1, |stored| stored.number);
             stream.refold(count > 0);
         }
         if self.numbers == Numbers::Shared {
@@ -514,6 +555,7 @@ impl Stream {
             Entry::Life { life, .. } => {
                 self.fold.life = Some((life.life, life.binding));
                 self.fold.awaits_life = false;
+                self.fold.keys.clear();
             }
             Entry::Beat { .. } => {}
             Entry::Publication { publish, .. } => {
@@ -526,12 +568,17 @@ impl Stream {
                     }
                     self.fold.keys.insert(key, (stored.number, stored.time_ms));
                 }
-                let Some((life, bound)) = self.fold.life else { return };
+                let Some((life, bound)) = self.fold.life else {
+                    return;
+                };
                 if bound != binding || self.fold.awaits_life {
                     // In no life.
                     return;
                 }
-                let of_channel = fold.publications.entry((publish.channel, life.epoch())).or_default();
+                let of_channel = fold
+                    .publications
+                    .entry((publish.channel, life.epoch()))
+                    .or_default();
                 of_channel.insert(stored.number, publish.published.data.to_vec());
             }
         }

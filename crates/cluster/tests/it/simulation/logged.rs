@@ -19,8 +19,12 @@ fn run(seed: u64, mutation: Option<Mutation>) -> Result<(), String> {
     };
     run_faults(World::with_log(seed, mutation, faults)).map_err(|broken| format!("faults: {broken}"))?;
     let world = || World::with_log(seed, mutation, LogFaults::default());
-    settled(world()).and_then(check_moves).map_err(|broken| format!("moves: {broken}"))?;
-    settled(world()).and_then(check_kill).map_err(|broken| format!("kill: {broken}"))
+    settled(world())
+        .and_then(check_moves)
+        .map_err(|broken| format!("moves: {broken}"))?;
+    settled(world())
+        .and_then(check_kill)
+        .map_err(|broken| format!("kill: {broken}"))
 }
 
 fn run_faults(mut world: World) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 mod checks;
 mod events;
+mod logged;
 mod network;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,7 +19,7 @@ use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::{ClientInfo, Published};
 
 use super::clients::{Client, Oracle, Shard};
-use super::log::{LogFaults, MemoryLog};
+use super::log::MemoryLog;
 
 pub(super) const HISTORY: HistoryOptions = HistoryOptions {
     publications: 8,
@@ -35,6 +36,8 @@ const SETTINGS: ChannelSettings = ChannelSettings {
 pub(super) const CHANNELS: usize = 3;
 /// The time for which idempotency keys are remembered.
 const KEY_WINDOW: Duration = Duration::from_secs(3600);
+/// More bytes than a log has.
+const ALL: usize = 1 << 40;
 const CLIENTS: usize = 8;
 const STEP: Duration = Duration::from_millis(20);
 /// The step of runs of at least [`LONG`], in which nothing but time happens.
@@ -163,21 +166,6 @@ impl World {
         World::populated(World::empty(seed, mutation, versions))
     }
 
-    /// Creates a world whose channels are in a log.
-    pub(super) fn with_log(seed: u64, mutation: Option<Mutation>, faults: LogFaults) -> World {
-        let mut world = World::empty(seed, mutation, &[3]);
-        let partitions = world.draw(1, 6) as u16;
-        let log = MemoryLog::new(seed, partitions, faults);
-        world.log_options = LogOptions {
-            partitions,
-            takeover_time: Duration::from_millis(world.draw(0, 3000)),
-            takeover_bytes: world.draw(0, 1 << 14) as usize,
-        };
-        world.oracle.log = Some(Rc::clone(&log.fold));
-        world.log = Some(log);
-        World::populated(world)
-    }
-
     fn populated(mut world: World) -> World {
         let count = world.draw(2, 7);
         world.add_hosts(count);
@@ -234,11 +222,6 @@ impl World {
             let role = if number == 0 { Role::All } else { self.draw_role() };
             self.add_host(role);
         }
-    }
-
-    /// Lets clients begin anew.
-    pub(super) fn forget_positions(&mut self) {
-        self.clients.iter_mut().for_each(|client| client.position = None);
     }
 
     pub(super) fn add_client(&mut self, channel: Arc<str>) {
@@ -313,6 +296,7 @@ impl World {
         client.name = Arc::clone(&name);
         client.node = Some(host);
         client.is_waiting = true;
+        client.ahead_since = None;
         let info = Arc::new(ClientInfo {
             user: format!("u{index}"),
             client: name.to_string(),
@@ -345,6 +329,7 @@ impl World {
         let client = &mut self.clients[index];
         let (channel, name) = (Arc::clone(&client.channel), Arc::clone(&client.name));
         client.is_waiting = false;
+        client.ahead_since = None;
         let Some(host) = client.node.take() else { return };
         let now = self.now;
         let has_others = self
@@ -382,7 +367,9 @@ impl World {
         let mut data = format!("{request}:").into_bytes();
         data.resize(data.len() + size, b'x');
         let is_plain = number >= CHANNELS;
-        let key = key.filter(|_| !is_plain);
+        // An owner that reads a part of the log only does not know older keys.
+        let knows_keys = self.log.is_none() || self.log_options.takeover_bytes == ALL;
+        let key = key.filter(|_| !is_plain && knows_keys);
         if self.is_planned {
             self.published_at.insert(request, (now, is_plain));
         }
@@ -492,6 +479,7 @@ impl World {
             self.handle_event(host, event)?;
             self.note_arrivals();
         }
+        self.release_ahead(host)?;
         let Some(node) = &mut self.hosts[host].node else {
             return Ok(());
         };

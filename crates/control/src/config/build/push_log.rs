@@ -31,7 +31,11 @@ impl Builder<'_> {
         position: FilePosition,
     ) -> Option<Arc<PushLog>> {
         let errors = self.errors.count();
-        let given = [part.redis.is_some(), part.jetstream.is_some(), part.kafka.is_some()];
+        let given = [
+            part.redis.is_some(),
+            part.jetstream.is_some(),
+            part.kafka.is_some(),
+        ];
         let count = given.into_iter().filter(|is_given| *is_given).count();
         if count != 1 {
             let found = if count == 0 { "none" } else { "several" };
@@ -40,7 +44,9 @@ impl Builder<'_> {
             return None;
         }
         let partitions = self.build_number(part.partitions, DEFAULT_PARTITIONS, 1..=PUSH_LOG_PARTITIONS);
-        let takeover = part.takeover.and_then(|at| self.build_takeover(at.value?, at.position));
+        let takeover = part
+            .takeover
+            .and_then(|at| self.build_takeover(at.value?, at.position));
         let retention = time_value(part.retention).unwrap_or(DEFAULT_RETENTION);
         let engine = if let Some(at) = part.redis {
             self.build_redis_log(at.value?, at.position)?

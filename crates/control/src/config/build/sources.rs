@@ -204,7 +204,10 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn build_broker_tls(&self, part: Field<document::BrokerTlsSection>) -> Option<model::BrokerTls> {
+    pub(super) fn build_broker_tls(
+        &self,
+        part: Field<document::BrokerTlsSection>,
+    ) -> Option<model::BrokerTls> {
         let part = field_value(part)?;
         let tls = self.build_nats_tls(document::NatsTlsSection {
             server_name: part.server_name,

@@ -198,7 +198,12 @@ impl World {
         };
         for client in &self.clients {
             let is_here = client.channel == name && client.node.is_some();
-            if is_here && self.oracle.check_complete(&name, client.position, position).is_err() {
+            if is_here
+                && self
+                    .oracle
+                    .check_complete(&name, client.position, position)
+                    .is_err()
+            {
                 return Err(format!(
                     "client {} of {name} has {:?}, the channel {position:?} ({} retained)",
                     client.name,

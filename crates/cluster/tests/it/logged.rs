@@ -1,0 +1,385 @@
+//! A node with a log, whose adapter is the test.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_cluster::frame::{ChannelSettings, Publish, PublishOutcome};
+use ringmain_cluster::limits::{LOG_SILENT_AFTER, REQUEST_TIMEOUT, TICK_INTERVAL};
+use ringmain_cluster::log::{
+    Append, AppendOutcome, Binding, Entry, FollowFrom, LogEvent, LogRequest, Opened, Partition, Record,
+};
+use ringmain_cluster::member::{Member, Role, Uid};
+use ringmain_cluster::node::{Event, LogOptions, Node, NodeRequest, SyncKind};
+use ringmain_hub::history::{HistoryOptions, StreamPosition};
+use ringmain_hub::mail::{Idempotency, PublishOptions};
+use ringmain_hub::protocol::Published;
+
+const PARTITION: Partition = Partition(0);
+
+const SETTINGS: ChannelSettings = ChannelSettings {
+    history: Some(HistoryOptions {
+        publications: 10,
+        bytes: 1 << 20,
+        ttl: Duration::from_secs(60),
+    }),
+    position_ttl: Duration::from_secs(600),
+    members: false,
+};
+
+/// A node, and the records of its one partition.
+struct Rig {
+    node: Node,
+    now: Duration,
+    records: Vec<(u64, Bytes)>,
+    requests: VecDeque<LogRequest>,
+    binding: Binding,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let member = Member {
+            uid: Uid(7),
+            name: "a".into(),
+            zone: "".into(),
+            role: Role::All,
+            weight: 1,
+        };
+        let now = Duration::from_secs(1);
+        let mut node = Node::new(member, 1, now);
+        node.set_log(LogOptions {
+            partitions: 1,
+            takeover_time: Duration::from_secs(2),
+            takeover_bytes: 1 << 20,
+        });
+        Rig {
+            node,
+            now,
+            records: Vec::new(),
+            requests: VecDeque::new(),
+            binding: Binding(1),
+        }
+    }
+
+    /// Returns a rig that reads the partition in its first life.
+    fn live() -> Rig {
+        let mut rig = Rig::new();
+        rig.run_for(Duration::from_secs(2));
+        rig.open();
+        rig.append_all();
+        rig
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += TICK_INTERVAL;
+            self.node.tick(self.now);
+            self.requests.extend(self.node.take_log_requests());
+        }
+    }
+
+    fn receive(&mut self, event: LogEvent) {
+        self.node.receive_log(event, self.now);
+        self.requests.extend(self.node.take_log_requests());
+    }
+
+    /// Answers the last request to follow.
+    fn open(&mut self) -> FollowFrom {
+        self.run_for(TICK_INTERVAL * 3);
+        let follows = self.requests.iter().filter_map(|request| match request {
+            LogRequest::Follow { from, .. } => Some(*from),
+            _ => None,
+        });
+        let from = follows.last().expect("the partition is followed");
+        self.requests
+            .retain(|request| !matches!(request, LogRequest::Follow { .. }));
+        let end = self.records.last().map_or(0, |(number, _)| *number);
+        let start = match from {
+            FollowFrom::Number(number) => number,
+            FollowFrom::Recent(_) => 1,
+        };
+        self.receive(LogEvent::Opened(Opened {
+            partition: PARTITION,
+            binding: self.binding,
+            first: 1,
+            end,
+            from: start,
+        }));
+        let records: Vec<_> = self
+            .records
+            .iter()
+            .filter(|(number, _)| *number >= start)
+            .cloned()
+            .collect();
+        for (number, bytes) in records {
+            self.deliver(number, &bytes);
+        }
+        from
+    }
+
+    fn deliver(&mut self, number: u64, bytes: &[u8]) {
+        self.receive(LogEvent::Records {
+            partition: PARTITION,
+            records: vec![Record::read(number, 1000, bytes)],
+            now_ms: 1000,
+        });
+    }
+
+    /// Returns the appends that the node has requested.
+    fn take_appends(&mut self) -> Vec<Append> {
+        self.run_for(TICK_INTERVAL);
+        let requests = std::mem::take(&mut self.requests);
+        let appends = requests.into_iter().filter_map(|request| match request {
+            LogRequest::Append(append) => Some(append),
+            _ => None,
+        });
+        appends.collect()
+    }
+
+    fn append(&mut self, append: &Append) -> u64 {
+        let number = self.records.last().map_or(0, |(number, _)| *number) + 1;
+        self.records.push((number, append.entry.clone()));
+        let outcome = AppendOutcome::Appended(number);
+        self.receive(LogEvent::Appended {
+            id: append.id,
+            outcome,
+        });
+        number
+    }
+
+    /// Appends all that the node has requested, and lets it read that.
+    fn append_all(&mut self) {
+        for append in self.take_appends() {
+            let number = self.append(&append);
+            self.deliver(number, &append.entry);
+        }
+    }
+
+    fn publish(&mut self, request: u64, key: Option<&str>) {
+        let publish = Publish {
+            channel: "news".into(),
+            settings: SETTINGS,
+            published: Arc::new(Published {
+                data: Bytes::from(format!("{request}")),
+                ..Published::default()
+            }),
+            options: PublishOptions {
+                transient: false,
+                idempotency: key.map(|key| Idempotency {
+                    key: key.into(),
+                    window: Duration::from_secs(300),
+                }),
+            },
+        };
+        self.node
+            .handle(NodeRequest::Publish { request, publish }, self.now);
+        self.requests.extend(self.node.take_log_requests());
+    }
+
+    fn subscribe(&mut self) {
+        let interested = NodeRequest::Interested {
+            channel: "news".into(),
+            settings: SETTINGS,
+            needs_state: false,
+        };
+        self.node.handle(interested, self.now);
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.node.poll_event()).collect()
+    }
+
+    /// Returns the outcomes of publications.
+    fn outcomes(&mut self) -> Vec<(u64, PublishOutcome)> {
+        let events = self.events().into_iter().filter_map(|event| match event {
+            Event::Published { request, outcome } => Some((request, outcome)),
+            _ => None,
+        });
+        events.collect()
+    }
+
+    /// Returns the states of mirrors: their relation and position.
+    fn states(&mut self) -> Vec<(SyncKind, Option<StreamPosition>)> {
+        let events = self.events().into_iter().filter_map(|event| match event {
+            Event::Synced { state, kind, .. } => Some((kind, state.position)),
+            _ => None,
+        });
+        events.collect()
+    }
+}
+
+fn is_life(append: &Append) -> bool {
+    matches!(Entry::decode(&append.entry), Ok(Entry::Life { .. }))
+}
+
+fn position(outcome: PublishOutcome) -> StreamPosition {
+    match outcome {
+        PublishOutcome::Published(Some(position)) => position,
+        other => panic!("expected a position, found {other:?}"),
+    }
+}
+
+#[test]
+fn a_publication_is_acknowledged_once_it_was_read() {
+    let mut rig = Rig::live();
+    rig.take_appends();
+    rig.publish(1, None);
+    let appends = rig.take_appends();
+    assert_eq!(rig.outcomes(), [], "not appended");
+    let number = rig.append(&appends[0]);
+    assert_eq!(rig.outcomes(), [], "not read");
+    rig.deliver(number, &appends[0].entry);
+    let outcomes = rig.outcomes();
+    assert_eq!(outcomes.len(), 1);
+    assert_eq!(position(outcomes[0].1).offset, number);
+}
+
+/// The entry shows that it was appended.
+#[test]
+fn an_unknown_outcome_becomes_certain_when_the_entry_is_read_first() {
+    let mut rig = Rig::live();
+    rig.take_appends();
+    rig.publish(1, None);
+    let append = rig.take_appends().remove(0);
+    let number = rig.records.last().map_or(0, |(number, _)| *number) + 1;
+    rig.deliver(number, &append.entry);
+    let outcome = AppendOutcome::Unknown;
+    rig.receive(LogEvent::Appended {
+        id: append.id,
+        outcome,
+    });
+    assert_eq!(position(rig.outcomes()[0].1).offset, number);
+}
+
+#[test]
+fn a_key_is_published_once() {
+    let mut rig = Rig::live();
+    rig.publish(1, Some("k"));
+    rig.publish(2, Some("k"));
+    rig.append_all();
+    rig.publish(3, Some("k"));
+    let outcomes = rig.outcomes();
+    let positions: Vec<_> = outcomes.iter().map(|(_, outcome)| position(*outcome)).collect();
+    assert_eq!(positions.len(), 3, "{outcomes:?}");
+    assert!(
+        positions.iter().all(|other| *other == positions[0]),
+        "{positions:?}"
+    );
+}
+
+#[test]
+fn publications_wait_for_a_log_that_is_away_and_are_refused_then() {
+    let mut rig = Rig::live();
+    rig.receive(LogEvent::Closed { partition: PARTITION });
+    rig.publish(1, None);
+    rig.run_for(REQUEST_TIMEOUT - Duration::from_millis(200));
+    assert_eq!(rig.outcomes(), []);
+    rig.run_for(Duration::from_millis(400));
+    assert_eq!(rig.outcomes(), [(1, PublishOutcome::Refused)]);
+}
+
+/// The node has read no beat of its own.
+#[test]
+fn a_node_without_beats_is_not_ready() {
+    let mut rig = Rig::live();
+    rig.append_all();
+    assert!(rig.node.log_report(rig.now).expect("a log").is_ready);
+    rig.run_for(LOG_SILENT_AFTER + Duration::from_secs(1));
+    assert!(!rig.node.log_report(rig.now).expect("a log").is_ready);
+    rig.append_all();
+    assert!(rig.node.log_report(rig.now).expect("a log").is_ready);
+}
+
+/// Its last record is the same.
+#[test]
+fn a_log_that_was_away_continues_in_the_same_life() {
+    let mut rig = Rig::live();
+    rig.subscribe();
+    let before = rig.states()[0].1.expect("a position");
+    rig.receive(LogEvent::Closed { partition: PARTITION });
+    let last = rig.records.last().expect("a record").0;
+    assert_eq!(rig.open(), FollowFrom::Number(last));
+    assert!(!rig.take_appends().iter().any(is_life));
+    rig.publish(1, None);
+    rig.append_all();
+    assert_eq!(position(rig.outcomes()[0].1).epoch, before.epoch);
+}
+
+#[test]
+fn another_broker_starts_a_new_life() {
+    let mut rig = Rig::live();
+    rig.subscribe();
+    let before = rig.states()[0].1.expect("a position");
+    rig.receive(LogEvent::Closed { partition: PARTITION });
+    rig.binding = Binding(2);
+    rig.open();
+    rig.append_all();
+    let states = rig.states();
+    assert_eq!(
+        states.last().map(|(kind, _)| *kind),
+        Some(SyncKind::Gap),
+        "{states:?}"
+    );
+    assert_ne!(
+        states.last().and_then(|(_, at)| *at).expect("a position").epoch,
+        before.epoch
+    );
+}
+
+/// The broker is the same, but its last record is gone, and another one is in its place.
+#[test]
+fn a_record_that_is_another_one_starts_a_new_life() {
+    let mut rig = Rig::live();
+    rig.publish(1, None);
+    rig.append_all();
+    rig.subscribe();
+    let before = rig.states().last().and_then(|(_, at)| *at).expect("a position");
+    rig.receive(LogEvent::Closed { partition: PARTITION });
+    let (number, _) = rig.records.pop().expect("a record");
+    let first = rig.records[0].1.clone();
+    rig.records.push((number, first));
+    rig.open();
+    assert_eq!(rig.node.log_report(rig.now).expect("a log").counts.rollbacks, 1);
+    // It begins again.
+    assert!(matches!(rig.open(), FollowFrom::Recent(_)));
+    rig.append_all();
+    let states = rig.states();
+    assert_eq!(
+        states.last().map(|(kind, _)| *kind),
+        Some(SyncKind::Gap),
+        "{states:?}"
+    );
+    assert_ne!(
+        states.last().and_then(|(_, at)| *at).expect("a position").epoch,
+        before.epoch
+    );
+}
+
+#[test]
+fn the_end_of_a_log_that_is_lower_starts_a_new_life() {
+    let mut rig = Rig::live();
+    rig.publish(1, None);
+    rig.append_all();
+    rig.receive(LogEvent::Closed { partition: PARTITION });
+    rig.records.pop();
+    rig.open();
+    assert_eq!(rig.node.log_report(rig.now).expect("a log").counts.rollbacks, 1);
+}
+
+#[test]
+fn records_that_were_deleted_before_they_were_read_are_a_gap() {
+    let mut rig = Rig::live();
+    rig.subscribe();
+    rig.events();
+    let first = rig.records.last().expect("a record").0 + 5;
+    rig.receive(LogEvent::Trimmed {
+        partition: PARTITION,
+        first,
+    });
+    let states = rig.states();
+    assert_eq!(states.len(), 1);
+    assert_eq!(states[0].0, SyncKind::Gap);
+    assert_eq!(states[0].1.expect("a position").offset, first - 1);
+}
