@@ -271,8 +271,8 @@ mod tests {
         for (seconds, expected) in [
             // It was verified when it was opened.
             ([1000, 1001], Advance::Read { known: 0 }),
-            ([1001, 1052], Advance::Read { known: 1 }),
-            ([1001, 1052], Advance::Known),
+            ([1001, 1050], Advance::Read { known: 1 }),
+            ([1001, 1050], Advance::Known),
             ([1103, 1104], Advance::Doubtful),
             ([1105, 1106], Advance::Stale),
         ] {
