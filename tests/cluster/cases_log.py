@@ -9,7 +9,8 @@ from nodes import Cluster, Publisher, judge, settle
 
 NAMES = ("a", "b", "c")
 CHANNELS = [f"c{number}" for number in range(32)]
-RATE = 2500
+# Publications a second, of a release build and of a debug build.
+RATES = (2500, 300)
 PROMOTED_SECONDS = 2.0
 
 
@@ -25,9 +26,13 @@ def start(case, keys, names=NAMES, each=3):
     return cluster, crowd
 
 
-def publish(cluster, crowd, rate=RATE, names=("a", "b")):
+def rate(case):
+    return RATES[0] if case.is_full else RATES[1]
+
+
+def publish(case, cluster, crowd, names=("a", "b")):
     """Starts a publisher at each of these nodes, and waits until publications arrive."""
-    publishers = [Publisher(f"p{name}", [cluster[name].port], CHANNELS, rate // len(names)) for name in names]
+    publishers = [Publisher(f"p{name}", [cluster[name].port], CHANNELS, rate(case) // len(names)) for name in names]
     for publisher in publishers:
         publisher.start()
     rig.until("publications arrive", lambda: crowd.behind({each.name_: dict.fromkeys(CHANNELS, 3) for each in publishers})[0] == 0, 20)
@@ -35,7 +40,7 @@ def publish(cluster, crowd, rate=RATE, names=("a", "b")):
 
 
 def wanted(case):
-    return 100_000 if case.is_full else 10_000
+    return 100_000 if case.is_full else 4_000
 
 
 def until_acknowledged(publishers, count, seconds=180):
@@ -60,7 +65,7 @@ def single(case):
 def owner_killed(case, keys):
     """A node is killed: nothing is lost, all channels keep their epochs, and no client is told anything."""
     cluster, crowd = start(case, keys)
-    publishers = publish(cluster, crowd)
+    publishers = publish(case, cluster, crowd)
     until_acknowledged(publishers, wanted(case) // 4)
     before, begun = epochs(cluster["a"]), time.monotonic()
     crowd.mark()
@@ -77,7 +82,7 @@ def owner_killed(case, keys):
 def leader_killed(case, broker):
     """The broker that leads is killed and started again: nothing that was acknowledged is lost, and nodes are ready again."""
     cluster, crowd = start(case, broker.keys())
-    publishers = publish(cluster, crowd)
+    publishers = publish(case, cluster, crowd)
     until_acknowledged(publishers, wanted(case) // 4)
     before, readiness = epochs(cluster["a"]), logs.Readiness(cluster["a"])
     leader, begun = broker.leader(), time.monotonic()
@@ -102,7 +107,7 @@ def redis_killed(case):
     """Redis is killed and returns with all that it had acknowledged, but as another server: a new epoch, and clients are told."""
     redis, keys = single(case)
     cluster, crowd = start(case, keys)
-    publishers = publish(cluster, crowd)
+    publishers = publish(case, cluster, crowd)
     until_acknowledged(publishers, wanted(case) // 4)
     before, readiness, begun = epochs(cluster["a"]), logs.Readiness(cluster["a"]), time.monotonic()
     redis.kill()
@@ -125,7 +130,7 @@ def redis_rollback(case):
     """Redis returns older than it was: all clients are told, and none is recovered falsely."""
     redis = logs.Redis(case, "redis", durable=False).start()
     cluster, crowd = start(case, f"redis: {{servers: '{redis.address}'}}")
-    publishers = publish(cluster, crowd)
+    publishers = publish(case, cluster, crowd)
     until_acknowledged(publishers, wanted(case) // 8)
     redis.command("SAVE")
     until_acknowledged(publishers, wanted(case) // 4)
@@ -136,7 +141,7 @@ def redis_rollback(case):
     redis.start()
     rig.until("all clients are told", lambda: len(told(crowd, begun)) == len(crowd.clients) * len(CHANNELS), 30, 0.1)
     after = time.monotonic() - begun
-    more = [Publisher("q", [cluster["b"].port], CHANNELS, RATE)]
+    more = [Publisher("q", [cluster["b"].port], CHANNELS, rate(case))]
     more[0].start()
     until_acknowledged(more, wanted(case) // 8)
     settle([crowd], more)
@@ -152,7 +157,7 @@ def redis_sentinel(case):
     sentinel = logs.Sentinel(case, "main", master).start()
     sentinel.wait_for_replica()
     cluster, crowd = start(case, f"redis: {{servers: '{sentinel.address}', sentinel: main}}")
-    publishers = publish(cluster, crowd)
+    publishers = publish(case, cluster, crowd)
     until_acknowledged(publishers, wanted(case) // 8)
     readiness, begun = logs.Readiness(cluster["a"]), time.monotonic()
     master.kill()
@@ -178,7 +183,7 @@ def redis_slots(case):
     redis = logs.RedisCluster(case)
     servers = ", ".join(f"'{node.address}'" for node in redis.nodes)
     cluster, crowd = start(case, f"redis: {{servers: [{servers}], cluster: true}}")
-    publishers = publish(cluster, crowd)
+    publishers = publish(case, cluster, crowd)
     before, begun = epochs(cluster["a"]), time.monotonic()
     for partition in range(logs.PARTITIONS):
         redis.move(redis.nodes[0].command("CLUSTER", "KEYSLOT", f"{{ringmain:{partition}}}"))

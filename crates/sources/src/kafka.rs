@@ -30,8 +30,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use self::letters::Destination;
-pub(crate) use self::security::security;
 use self::rebalance::{Change, Listener, Shared, lock, offsets};
+pub(crate) use self::security::security;
 use crate::epoch;
 use crate::failure::Failure;
 use crate::feed::{Feed, Partition, Record};

@@ -91,7 +91,12 @@ impl Kafka {
 
     fn java(&self) -> Command {
         let mut command = Command::new("java");
-        command.args(["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+        command.args([
+            "-Xms64m",
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+        ]);
         command.args(["-cp", &self.jars]);
         command
     }
@@ -105,7 +110,9 @@ impl Kafka {
     fn spawn(&mut self, index: usize) {
         let mut command = self.java();
         let broker = &mut self.brokers[index];
-        command.arg("kafka.Kafka").arg(broker.folder.join("server.properties"));
+        command
+            .arg("kafka.Kafka")
+            .arg(broker.folder.join("server.properties"));
         command.stdout(Stdio::null()).stderr(Stdio::null());
         broker.program = Some(Program::spawn(&mut command));
     }
@@ -130,9 +137,15 @@ impl Kafka {
     #[track_caller]
     pub fn tool(&self, class: &str, arguments: &[&str]) -> String {
         let mut command = self.java();
-        command.arg(class).args(["--bootstrap-server", &self.addresses()[0]]);
+        command
+            .arg(class)
+            .args(["--bootstrap-server", &self.addresses()[0]]);
         let output = output(command.args(arguments)).expect("java starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }
@@ -140,11 +153,16 @@ impl Kafka {
 /// The directory with the jars that the suites have downloaded.
 fn jars() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home)?;
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(home)?;
     let entries = std::fs::read_dir(cache.join("ringmain-suites")).ok()?;
     let found = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut found: Vec<PathBuf> = found.filter(|path| path.join(".complete").exists()).collect();
-    found.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("kafka-")));
+    found.retain(|path| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("kafka-"))
+    });
     found.sort();
     found.pop()
 }

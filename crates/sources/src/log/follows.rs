@@ -85,7 +85,12 @@ impl<O> Follows<O> {
 
     /// Takes the partitions that are to be opened and for which this is true.
     pub(super) fn take_waiting(&mut self, may_open: impl Fn(Partition) -> bool) -> Vec<Opening> {
-        let taken: Vec<Partition> = self.waiting.iter().copied().filter(|each| may_open(*each)).collect();
+        let taken: Vec<Partition> = self
+            .waiting
+            .iter()
+            .copied()
+            .filter(|each| may_open(*each))
+            .collect();
         let openings = taken.into_iter().filter_map(|partition| {
             self.waiting.remove(&partition);
             let state = &mut self.states[usize::from(partition.0)];
@@ -117,7 +122,8 @@ impl<O> Follows<O> {
     /// Closes a partition. Returns whether it was followed since this generation.
     pub(super) fn close(&mut self, partition: Partition, generation: u32) -> bool {
         let state = self.states.get(usize::from(partition.0));
-        let is_current = state.is_some_and(|state| state.generation == generation && !matches!(state.follow, Follow::None));
+        let is_current = state
+            .is_some_and(|state| state.generation == generation && !matches!(state.follow, Follow::None));
         if is_current {
             self.unfollow(partition);
         }

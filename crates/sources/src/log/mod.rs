@@ -20,10 +20,10 @@ mod kafka;
 mod older;
 mod outbox;
 mod queue;
-#[cfg(any(feature = "jetstream", feature = "kafka", feature = "redis"))]
-mod retry;
 #[cfg(feature = "redis")]
 mod redis;
+#[cfg(any(feature = "jetstream", feature = "kafka", feature = "redis"))]
+mod retry;
 
 use std::sync::Arc;
 
@@ -62,7 +62,8 @@ pub async fn run(log: Arc<PushLog>, port: LogPort) {
 
 /// Commands of an adapter that are executed at its broker, each with its completion.
 #[cfg(any(feature = "jetstream", feature = "kafka", feature = "redis"))]
-type Jobs<'l, D> = futures_util::stream::FuturesUnordered<std::pin::Pin<Box<dyn Future<Output = D> + Send + 'l>>>;
+type Jobs<'l, D> =
+    futures_util::stream::FuturesUnordered<std::pin::Pin<Box<dyn Future<Output = D> + Send + 'l>>>;
 
 /// Identifies the state of a broker, by what tells it from others. SHA-256, so that no two states have the same by accident.
 fn binding(parts: &[&[u8]]) -> ringmain_cluster::log::Binding {

@@ -21,7 +21,13 @@ pub(super) struct OlderPart {
 
 impl OlderPart {
     /// Takes so many bytes of the records from `start` up to `before`, which the log has all of. `first`: the oldest number of the log.
-    pub(super) fn new(mut records: Vec<Record>, start: u64, before: u64, first: u64, bytes: usize) -> OlderPart {
+    pub(super) fn new(
+        mut records: Vec<Record>,
+        start: u64,
+        before: u64,
+        first: u64,
+        bytes: usize,
+    ) -> OlderPart {
         let mut size = 0;
         let is_kept = |record: &&Record| {
             let is_room = size == 0 || size + record.cost() <= bytes;
@@ -78,7 +84,10 @@ mod tests {
     #[test]
     fn a_window_that_fits_is_taken_as_a_whole() {
         let part = OlderPart::new(records(5..8), 5, 1005, 1, 1 << 20);
-        assert_eq!((numbers(&part), part.from, part.is_first), (vec![5, 6, 7], 5, false));
+        assert_eq!(
+            (numbers(&part), part.from, part.is_first),
+            (vec![5, 6, 7], 5, false)
+        );
         assert_eq!(part.next_window, 2000);
         let rest = OlderPart::new(records(1..5), 1, 5, 1, 1 << 20);
         assert_eq!((rest.from, rest.is_first, rest.next_window), (1, true, WINDOW[0]));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_cluster::log::{AppendOutcome, Health, LogEvent, LogPort, LogRequest, Partition, Record};
 use ringmain_cluster::limits::LOG_BATCH_RECORDS;
+use ringmain_cluster::log::{AppendOutcome, Health, LogEvent, LogPort, LogRequest, Partition, Record};
 use ringmain_sys::clock;
 use tokio::sync::mpsc;
 

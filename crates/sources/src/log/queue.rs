@@ -45,7 +45,8 @@ impl AppendQueue {
         let count = self.0.iter().take(limits::LOG_APPENDS_AT_ONCE);
         let count = count
             .take_while(|queued| {
-                let is_room = bytes == 0 || bytes + queued.append.entry.len() <= limits::LOG_APPEND_BYTES_AT_ONCE;
+                let is_room =
+                    bytes == 0 || bytes + queued.append.entry.len() <= limits::LOG_APPEND_BYTES_AT_ONCE;
                 bytes += queued.append.entry.len().max(1);
                 is_room
             })
@@ -59,7 +60,8 @@ impl AppendQueue {
         if !self.0.iter().any(is_late) {
             return Vec::new();
         }
-        let (late, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.0).into_iter().partition(is_late);
+        let (late, rest): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.0).into_iter().partition(is_late);
         self.0 = rest;
         late.into_iter().map(|queued| queued.append).collect()
     }

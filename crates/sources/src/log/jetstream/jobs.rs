@@ -100,7 +100,10 @@ pub(super) fn watch(number: u32, connected: &Connected) -> Job<'static> {
 
 /// Queries the state of the stream, after an interval.
 pub(super) fn check(number: u32, connected: &Connected) -> Job<'static> {
-    let (context, stream) = (connected.session.context.clone(), connected.session.stream.clone());
+    let (context, stream) = (
+        connected.session.context.clone(),
+        connected.session.stream.clone(),
+    );
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let state = async {
@@ -137,7 +140,10 @@ impl Acks {
 
 /// Publishes a batch. One after the other, so that the stream has their order.
 pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Job<'static> {
-    let (context, prefix) = (connected.session.context.clone(), connected.session.prefix.clone());
+    let (context, prefix) = (
+        connected.session.context.clone(),
+        connected.session.prefix.clone(),
+    );
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let mut acks = Acks(Vec::with_capacity(batch.len()));
@@ -209,7 +215,12 @@ fn outcome_of(error: &jetstream::context::PublishError) -> AppendOutcome {
     match error.kind() {
         PublishErrorKind::StreamNotFound | PublishErrorKind::MaxPayloadExceeded => AppendOutcome::Refused,
         // The response of the stream.
-        _ if error.source().is_some_and(|source| source.is::<jetstream::Error>()) => AppendOutcome::Refused,
+        _ if error
+            .source()
+            .is_some_and(|source| source.is::<jetstream::Error>()) =>
+        {
+            AppendOutcome::Refused
+        }
         _ => AppendOutcome::Unknown,
     }
 }
@@ -246,13 +257,23 @@ impl Lag {
 /// Opens a partition, after this time.
 pub(super) fn open(number: u32, connected: &Connected, opening: Opening, wait: Duration) -> Job<'static> {
     let session = &connected.session;
-    let (context, stream, prefix) = (session.context.clone(), session.stream.clone(), session.prefix.clone());
+    let (context, stream, prefix) = (
+        session.context.clone(),
+        session.stream.clone(),
+        session.prefix.clone(),
+    );
     let binding = session.binding;
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let open = async {
             sleep(wait).await;
-            open_subject(&context, &stream, format!("{prefix}.{}", opening.partition.0), &opening).await
+            open_subject(
+                &context,
+                &stream,
+                format!("{prefix}.{}", opening.partition.0),
+                &opening,
+            )
+            .await
         };
         let mut opened = tokio::select! {
             opened = open => opened,
@@ -445,7 +466,10 @@ async fn read_older(
         let consumer = stream.create_consumer(config).await.map_err(Failure::client)?;
         let mut pending = consumer.cached_info().num_pending;
         while pending > 0 {
-            let fetched = consumer.fetch().max_messages(OLDER_MESSAGES).expires(REQUEST_TIMEOUT);
+            let fetched = consumer
+                .fetch()
+                .max_messages(OLDER_MESSAGES)
+                .expires(REQUEST_TIMEOUT);
             let mut fetched = fetched.messages().await.map_err(Failure::client)?;
             let mut is_empty = true;
             while let Some(message) = fetched.next().await {

@@ -16,13 +16,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use ringmain_cluster::log::{Append, AppendOutcome, Binding, LogEvent, LogPort, LogRequest, Partition, Record};
+use ringmain_cluster::log::{
+    Append, AppendOutcome, Binding, LogEvent, LogPort, LogRequest, Partition, Record,
+};
 use ringmain_gateway::model::{JetStreamLog, PushLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::jobs::{Acks, Batch, Done, Lag, OpenedSubject, Older};
+use self::jobs::{Acks, Batch, Done, Lag, Older, OpenedSubject};
 use self::session::{Session, StreamState};
 use super::Jobs;
 use super::follows::{Follows, Opening};
@@ -139,7 +141,8 @@ impl Adapter<'_> {
     }
 
     fn request_older(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let (Some(connected), Some((open, generation))) = (&self.connected, self.follows.get(partition)) else {
+        let (Some(connected), Some((open, generation))) = (&self.connected, self.follows.get(partition))
+        else {
             return self.outbox.push(LogEvent::Closed { partition });
         };
         self.jobs.push(jobs::older(
@@ -163,7 +166,8 @@ impl Adapter<'_> {
             self.jobs.push(jobs::send(self.number, connected, batch));
         }
         for opening in self.follows.take_waiting(|_| true) {
-            self.jobs.push(jobs::open(self.number, connected, opening, Duration::ZERO));
+            self.jobs
+                .push(jobs::open(self.number, connected, opening, Duration::ZERO));
         }
     }
 
@@ -252,7 +256,10 @@ impl Adapter<'_> {
             }
         }
         if is_failed {
-            self.fail(number, &Failure::Ended("the connection accepts nothing".to_owned()));
+            self.fail(
+                number,
+                &Failure::Ended("the connection accepts nothing".to_owned()),
+            );
         }
     }
 
@@ -281,7 +288,8 @@ impl Adapter<'_> {
             Ok(opened) => opened,
             Err(failure) => {
                 self.outbox.disconnected(&failure.to_string());
-                self.jobs.push(jobs::open(number, connected, opening, OPEN_INTERVAL));
+                self.jobs
+                    .push(jobs::open(number, connected, opening, OPEN_INTERVAL));
                 return;
             }
         };
@@ -293,8 +301,12 @@ impl Adapter<'_> {
         };
         if self.follows.open(&opening, partition) {
             self.outbox.push(LogEvent::Opened(opened.event));
-            self.jobs
-                .push(jobs::read(opening.partition, opening.generation, opened.messages, closed));
+            self.jobs.push(jobs::read(
+                opening.partition,
+                opening.generation,
+                opened.messages,
+                closed,
+            ));
         }
     }
 
@@ -313,7 +325,9 @@ impl Adapter<'_> {
         let closed = open._open.subscribe();
         self.outbox.records(partition, records, now_ms());
         match next {
-            Ok(messages) => self.jobs.push(jobs::read(partition, generation, messages, closed)),
+            Ok(messages) => self
+                .jobs
+                .push(jobs::read(partition, generation, messages, closed)),
             Err(failure) => {
                 log::info!("push log (jetstream): partition {}: {failure}", partition.0);
                 self.follows.close(partition, generation);

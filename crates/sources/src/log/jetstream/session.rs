@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use async_nats::Event;
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, StorageType};
 use async_nats::jetstream::{Context, ErrorCode};
-use async_nats::Event;
 use ringmain_cluster::limits::LOG_APPENDS;
 use ringmain_cluster::log::Binding;
 use ringmain_gateway::model::{JetStreamLog, PushLog, SubjectPattern};
@@ -81,7 +81,10 @@ impl Session {
         };
         let subject = format!("{}.0", jetstream.prefix);
         let subjects = &info.config.subjects;
-        if !subjects.iter().any(|filter| SubjectPattern::nats(filter).matches(&subject)) {
+        if !subjects
+            .iter()
+            .any(|filter| SubjectPattern::nats(filter).matches(&subject))
+        {
             return Err(Failure::Settings(format!(
                 "stream {} has no subject {subject}; add {}.*, or correct the keys `stream` and `prefix`",
                 jetstream.stream, jetstream.prefix

@@ -79,13 +79,17 @@ pub(super) struct Acks(Vec<(u64, DeliveryHandle)>);
 
 /// Hands a batch to the producer. One after the other, so that the partitions have their order.
 pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Job<'static> {
-    let (producer, topic) = (Arc::clone(&connected.session.producer), Arc::clone(&connected.session.topic));
+    let (producer, topic) = (
+        Arc::clone(&connected.session.producer),
+        Arc::clone(&connected.session.topic),
+    );
     Box::pin(async move {
         let mut acks = Acks(Vec::with_capacity(batch.len()));
         let mut refused = Vec::new();
         for queued in batch {
             let append = &queued.append;
-            let record = krafka::Record::new(&*topic, append.entry.clone()).partition(index(append.partition));
+            let record =
+                krafka::Record::new(&*topic, append.entry.clone()).partition(index(append.partition));
             match producer.enqueue(record).await {
                 Ok(ack) => acks.0.push((append.id, ack)),
                 Err(error) => refused.push((queued, error)),
@@ -128,7 +132,9 @@ pub(super) fn acknowledge(generation: u32, acks: Acks) -> Job<'static> {
 
 /// Returns whether a record that was not acknowledged is certainly not in the log.
 fn outcome_of(error: &KrafkaError) -> AppendOutcome {
-    use ErrorCode::{InvalidRecord, MessageTooLarge, NotEnoughReplicas, RecordListTooLarge, TopicAuthorizationFailed};
+    use ErrorCode::{
+        InvalidRecord, MessageTooLarge, NotEnoughReplicas, RecordListTooLarge, TopicAuthorizationFailed,
+    };
     match error {
         KrafkaError::DeliveryTimeout {
             possibly_written: false,
@@ -138,7 +144,11 @@ fn outcome_of(error: &KrafkaError) -> AppendOutcome {
         | KrafkaError::UnknownTopic { .. }
         | KrafkaError::Broker {
             code:
-                InvalidRecord | MessageTooLarge | NotEnoughReplicas | RecordListTooLarge | TopicAuthorizationFailed,
+                InvalidRecord
+                | MessageTooLarge
+                | NotEnoughReplicas
+                | RecordListTooLarge
+                | TopicAuthorizationFailed,
             ..
         } => AppendOutcome::Refused,
         _ => AppendOutcome::Unknown,
@@ -347,7 +357,10 @@ mod tests {
             (KrafkaError::delivery_timeout(false, ""), AppendOutcome::Refused),
             (KrafkaError::delivery_timeout(true, ""), AppendOutcome::Unknown),
             (broker(ErrorCode::NotEnoughReplicas), AppendOutcome::Refused),
-            (broker(ErrorCode::NotEnoughReplicasAfterAppend), AppendOutcome::Unknown),
+            (
+                broker(ErrorCode::NotEnoughReplicasAfterAppend),
+                AppendOutcome::Unknown,
+            ),
         ] {
             assert_eq!(outcome_of(&error), expected, "{error}");
         }

@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use krafka::consumer::ConsumerRecord;
-use ringmain_cluster::log::{Append, AppendOutcome, Binding, LogEvent, LogPort, LogRequest, Opened, Partition};
+use ringmain_cluster::log::{
+    Append, AppendOutcome, Binding, LogEvent, LogPort, LogRequest, Opened, Partition,
+};
 use ringmain_gateway::model::{KafkaLog, PushLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
@@ -140,18 +142,28 @@ impl Adapter<'_> {
     fn unfollow(&mut self, partition: Partition) {
         let next = self.follows.get(partition).map_or(1, |(open, _)| open.next);
         self.follows.unfollow(partition);
-        if let Some(connected) = self.connected.as_ref().filter(|_| self.follows.contains(partition)) {
+        if let Some(connected) = self
+            .connected
+            .as_ref()
+            .filter(|_| self.follows.contains(partition))
+        {
             self.jobs.push(jobs::pause(connected, partition, next));
         }
     }
 
     fn request_older(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let (Some(connected), Some((open, generation))) = (&self.connected, self.follows.get(partition)) else {
+        let (Some(connected), Some((open, generation))) = (&self.connected, self.follows.get(partition))
+        else {
             return self.outbox.push(LogEvent::Closed { partition });
         };
         let window = open.older_window;
-        self.jobs
-            .push(jobs::older(connected, (partition, generation), before, bytes, window));
+        self.jobs.push(jobs::older(
+            connected,
+            (partition, generation),
+            before,
+            bytes,
+            window,
+        ));
     }
 
     fn start_jobs(&mut self) {
@@ -160,14 +172,17 @@ impl Adapter<'_> {
         };
         if !connected.is_sending && !self.queue.is_empty() {
             connected.is_sending = true;
-            self.jobs.push(jobs::send(self.number, connected, self.queue.take_batch()));
+            self.jobs
+                .push(jobs::send(self.number, connected, self.queue.take_batch()));
         }
         for opening in self.follows.take_waiting(|_| true) {
-            self.jobs.push(jobs::open(self.number, connected, opening, Duration::ZERO));
+            self.jobs
+                .push(jobs::open(self.number, connected, opening, Duration::ZERO));
         }
         if !connected.is_polling && self.follows.all_open().next().is_some() {
             connected.is_polling = true;
-            self.jobs.push(jobs::poll(self.number, connected, connected.has_failed));
+            self.jobs
+                .push(jobs::poll(self.number, connected, connected.has_failed));
         }
     }
 
@@ -288,7 +303,8 @@ impl Adapter<'_> {
             }
             Err(failure) => {
                 self.outbox.disconnected(&failure.to_string());
-                self.jobs.push(jobs::open(number, connected, opening, OPEN_INTERVAL));
+                self.jobs
+                    .push(jobs::open(number, connected, opening, OPEN_INTERVAL));
             }
         }
     }
@@ -308,7 +324,10 @@ impl Adapter<'_> {
     fn add_records(&mut self, records: Vec<ConsumerRecord>) {
         // Those of a partition follow each other.
         for run in records.chunk_by(|one, other| one.partition == other.partition) {
-            let Some(partition) = run.first().and_then(|first| u16::try_from(first.partition).ok()).map(Partition)
+            let Some(partition) = run
+                .first()
+                .and_then(|first| u16::try_from(first.partition).ok())
+                .map(Partition)
             else {
                 continue;
             };

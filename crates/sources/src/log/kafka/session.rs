@@ -171,5 +171,8 @@ async fn create(client: &Client, log: &PushLog, kafka: &KafkaLog) -> Result<Topi
             _ => tokio::time::sleep(TOPIC_INTERVAL).await,
         }
     }
-    Err(Failure::Ended(format!("topic {} was created and is not known yet", kafka.topic)))
+    Err(Failure::Ended(format!(
+        "topic {} was created and is not known yet",
+        kafka.topic
+    )))
 }

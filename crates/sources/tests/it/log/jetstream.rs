@@ -131,7 +131,10 @@ fn entries_are_acknowledged_and_read_by_all_nodes_with_the_same_numbers() {
         node.until_content(0, 999);
         assert_eq!(node.contents(0), all(0..1000));
         let read = node.records[&Partition(0)].iter().map(|record| record.number);
-        assert!(read.eq(numbers.iter().copied()), "numbers are those that were acknowledged");
+        assert!(
+            read.eq(numbers.iter().copied()),
+            "numbers are those that were acknowledged"
+        );
     }
     one.open(1, FROM_START);
     one.until_content(1, 1999);
@@ -168,7 +171,12 @@ fn reading_begins_with_the_requested_number_or_with_recent_records() {
     node.until("the rest", |node| node.older.len() == 2);
     let (_, _, records, is_first) = &node.older[1];
     assert_eq!((contents(records), *is_first), (all(0..5), true));
-    node.request(vec![LogRequest::Unfollow { partition: Partition(0) }, tail(1)]);
+    node.request(vec![
+        LogRequest::Unfollow {
+            partition: Partition(0),
+        },
+        tail(1),
+    ]);
     node.until_closed(0);
 }
 
@@ -199,13 +207,20 @@ fn a_server_that_is_killed_has_the_same_stream_when_it_is_back() {
     assert!(!node.health.last().expect("health").is_connected);
     let lost = node.append(0, 2);
     let outcome = node.outcome(lost);
-    assert!(matches!(outcome, AppendOutcome::Refused | AppendOutcome::Unknown), "{outcome:?}");
+    assert!(
+        matches!(outcome, AppendOutcome::Refused | AppendOutcome::Unknown),
+        "{outcome:?}"
+    );
     server.restart();
     let after = node.open(0, FollowFrom::Number(number));
     assert_eq!((after.binding, after.from), (before.binding, number));
     node.append_until_done(0, 3);
     node.until_content(0, 3);
-    assert_eq!(node.contents(0).first(), Some(&1), "the requested number is included");
+    assert_eq!(
+        node.contents(0).first(),
+        Some(&1),
+        "the requested number is included"
+    );
     assert!(node.health.last().expect("health").is_connected);
 }
 
@@ -215,7 +230,9 @@ fn a_stream_that_is_created_again_is_another_state() {
     let mut node = Node::new(engine(&[&server], 1));
     let before = node.open(0, FROM_START);
     node.append_until_done(0, 1);
-    server.request("$JS.API.STREAM.DELETE.LOG", "").expect("a response");
+    server
+        .request("$JS.API.STREAM.DELETE.LOG", "")
+        .expect("a response");
     node.until_closed(0);
     let after = node.open(0, FROM_START);
     assert_ne!(after.binding, before.binding);
@@ -229,11 +246,15 @@ fn a_stream_that_is_created_again_is_another_state() {
 fn a_stream_of_another_subject_is_refused() {
     let Some(server) = start() else { return };
     let config = r#"{"name":"LOG","subjects":["other.>"],"storage":"file"}"#;
-    server.request("$JS.API.STREAM.CREATE.LOG", config).expect("a response");
+    server
+        .request("$JS.API.STREAM.CREATE.LOG", config)
+        .expect("a response");
     let mut node = Node::new(engine(&[&server], 1));
     node.until("a reason", |node| {
         let health = node.health.last();
-        health.is_some_and(|health| !health.is_connected && health.reason.contains("stream LOG has no subject log.0"))
+        health.is_some_and(|health| {
+            !health.is_connected && health.reason.contains("stream LOG has no subject log.0")
+        })
     });
     let append = node.append(0, 1);
     assert_eq!(node.outcome(append), AppendOutcome::Refused);
@@ -242,7 +263,10 @@ fn a_stream_of_another_subject_is_refused() {
 #[test]
 fn acknowledged_entries_survive_the_leader_of_three_servers() {
     let mut servers = [Server::new("one"), Server::new("two"), Server::new("three")];
-    let routes: Vec<String> = servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.route.port())).collect();
+    let routes: Vec<String> = servers
+        .iter()
+        .map(|server| format!("nats://127.0.0.1:{}", server.route.port()))
+        .collect();
     for server in &mut servers {
         server.routes.clone_from(&routes);
         if server.restart().is_none() {
@@ -258,9 +282,14 @@ fn acknowledged_entries_survive_the_leader_of_three_servers() {
     node.open(0, FROM_START);
     let before = node.append_all(0, 0..2000);
     node.until("some outcomes", |node| node.outcomes.len() >= 500);
-    let info = servers[0].request("$JS.API.STREAM.INFO.LOG", "").expect("a response");
+    let info = servers[0]
+        .request("$JS.API.STREAM.INFO.LOG", "")
+        .expect("a response");
     let leader = info["cluster"]["leader"].as_str().expect("a leader").to_owned();
-    let index = servers.iter().position(|server| server.name == leader).expect("one of three");
+    let index = servers
+        .iter()
+        .position(|server| server.name == leader)
+        .expect("one of three");
     let first = before + 2000;
     node.append_all(0, 2000..4000);
     servers[index].running = None;

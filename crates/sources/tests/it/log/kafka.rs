@@ -47,7 +47,10 @@ fn is_connected(node: &Node) -> bool {
 }
 
 fn has_the_same_numbers_for_all(kafka: &Kafka) {
-    let (mut one, mut other) = (Node::new(engine(kafka, "same", 1)), Node::new(engine(kafka, "same", 1)));
+    let (mut one, mut other) = (
+        Node::new(engine(kafka, "same", 1)),
+        Node::new(engine(kafka, "same", 1)),
+    );
     for node in [&mut one, &mut other] {
         node.until("a connection", is_connected);
     }
@@ -105,13 +108,21 @@ fn begins_with_the_requested_number(kafka: &Kafka) {
     node.until("the rest", |node| node.older.len() == 2);
     let (_, _, records, is_first) = &node.older[1];
     assert_eq!((contents(records), *is_first), (all(0..5), true));
-    node.request(vec![LogRequest::Unfollow { partition: Partition(0) }, tail(1)]);
+    node.request(vec![
+        LogRequest::Unfollow {
+            partition: Partition(0),
+        },
+        tail(1),
+    ]);
     node.until_closed(0);
 }
 
 fn topic_of_another_size_is_refused(kafka: &Kafka) {
     let partitions = (PARTITIONS + 1).to_string();
-    kafka.tool(TOPICS, &["--create", "--topic", "size", "--partitions", &partitions]);
+    kafka.tool(
+        TOPICS,
+        &["--create", "--topic", "size", "--partitions", &partitions],
+    );
     let mut node = Node::new(engine(kafka, "size", 1));
     node.until("a reason", |node| {
         let health = node.health.last();
@@ -143,7 +154,10 @@ fn broker_that_is_killed_has_the_same_topic_when_it_is_back(kafka: &mut Kafka) {
     kafka.kill(0);
     let lost = node.append(0, 2);
     let outcome = node.outcome(lost);
-    assert!(matches!(outcome, AppendOutcome::Refused | AppendOutcome::Unknown), "{outcome:?}");
+    assert!(
+        matches!(outcome, AppendOutcome::Refused | AppendOutcome::Unknown),
+        "{outcome:?}"
+    );
     node.until("a failure", |node| !is_connected(node));
     kafka.restart(0);
     node.append_until_done(0, 3);
@@ -170,8 +184,14 @@ fn acknowledged_entries_survive_the_leader_of_three_brokers() {
     node.append_all(0, 0..2000);
     node.until("some outcomes", |node| node.outcomes.len() >= 500);
     let described = kafka.tool(TOPICS, &["--describe", "--topic", "three"]);
-    let line = described.lines().find(|line| line.contains("Partition: 0")).expect("a partition");
-    let leader = line.split("Leader: ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let line = described
+        .lines()
+        .find(|line| line.contains("Partition: 0"))
+        .expect("a partition");
+    let leader = line
+        .split("Leader: ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next());
     let leader: usize = leader.and_then(|leader| leader.parse().ok()).expect("a leader");
     node.append_all(0, 2000..4000);
     kafka.kill(leader - 1);

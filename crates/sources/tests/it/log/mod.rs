@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_cluster::log::{
-    Append, AppendKey, AppendOutcome, Beat, Binding, Entry, EntryId, FollowFrom, Health, Life, LogEvent, LogRequest,
-    NodePort, Opened, Partition, Record, ports,
+    Append, AppendKey, AppendOutcome, Beat, Binding, Entry, EntryId, FollowFrom, Health, Life, LogEvent,
+    LogRequest, NodePort, Opened, Partition, Record, ports,
 };
 use ringmain_cluster::member::Uid;
 use ringmain_gateway::model::{PushLog, PushLogEngine, PushTakeover};
@@ -141,7 +141,11 @@ impl Node {
     fn receive(&mut self, event: LogEvent) {
         match event {
             LogEvent::Appended { id, outcome } => {
-                assert_eq!(self.outcomes.insert(id, outcome), None, "one outcome for each request");
+                assert_eq!(
+                    self.outcomes.insert(id, outcome),
+                    None,
+                    "one outcome for each request"
+                );
             }
             LogEvent::Opened(opened) => {
                 self.records.insert(opened.partition, Vec::new());
@@ -174,7 +178,10 @@ impl Node {
     fn until(&mut self, what: &str, mut is_true: impl FnMut(&Node) -> bool) {
         wait::until_ok(what, || {
             self.turn();
-            let text = format!("opened {:?}, closed {:?}, health {:?}", self.opened, self.closed, self.health);
+            let text = format!(
+                "opened {:?}, closed {:?}, health {:?}",
+                self.opened, self.closed, self.health
+            );
             is_true(self).then_some(()).ok_or(text)
         });
     }
@@ -208,7 +215,9 @@ impl Node {
 
     /// The contents of a partition's records since it was opened.
     fn contents(&self, partition: u16) -> Vec<u64> {
-        self.records.get(&Partition(partition)).map_or(Vec::new(), |records| contents(records))
+        self.records
+            .get(&Partition(partition))
+            .map_or(Vec::new(), |records| contents(records))
     }
 
     /// Waits for the content that is the last one.
@@ -219,7 +228,9 @@ impl Node {
 
     #[track_caller]
     fn until_closed(&mut self, partition: u16) {
-        self.until("a closed partition", |node| node.closed.contains(&Partition(partition)));
+        self.until("a closed partition", |node| {
+            node.closed.contains(&Partition(partition))
+        });
         self.closed.retain(|closed| *closed != Partition(partition));
     }
 }

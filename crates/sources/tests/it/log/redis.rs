@@ -56,15 +56,26 @@ fn entries_are_acknowledged_and_read_by_all_nodes_with_the_same_numbers() {
     }
     one.until_content(1, 1999);
     one.until_content(0, 999);
-    assert_eq!((one.contents(0), one.contents(1)), (all(0..1000), all(1000..2000)));
+    assert_eq!(
+        (one.contents(0), one.contents(1)),
+        (all(0..1000), all(1000..2000))
+    );
     let numbers = |node: &Node, partition: u16| -> Vec<u64> {
         let records = &node.records[&Partition(partition)];
         records.iter().map(|record| record.number).collect()
     };
     assert_eq!(numbers(&one, 1), numbers(&other, 1));
-    assert!(numbers(&one, 0).iter().all(|number| (1..=NUMBER_MAX).contains(number)));
+    assert!(
+        numbers(&one, 0)
+            .iter()
+            .all(|number| (1..=NUMBER_MAX).contains(number))
+    );
     let acknowledged: Vec<u64> = one.outcomes.values().map(number).collect();
-    assert_eq!(acknowledged, numbers(&one, 0), "numbers are those that were acknowledged");
+    assert_eq!(
+        acknowledged,
+        numbers(&one, 0),
+        "numbers are those that were acknowledged"
+    );
 }
 
 fn number(outcome: &AppendOutcome) -> u64 {
@@ -106,7 +117,12 @@ fn reading_begins_with_the_requested_number_or_with_recent_records() {
     node.until("the rest", |node| node.older.len() == 2);
     let (_, _, records, is_first) = &node.older[1];
     assert_eq!((contents(records), *is_first), (all(0..4), true));
-    node.request(vec![LogRequest::Unfollow { partition: Partition(0) }, tail(fifth, 1)]);
+    node.request(vec![
+        LogRequest::Unfollow {
+            partition: Partition(0),
+        },
+        tail(fifth, 1),
+    ]);
     node.until_closed(0);
 }
 
@@ -133,7 +149,12 @@ fn entries_without_a_number_are_appended_again() {
         return;
     };
     // The clock of the server was set back: Redis counts within the millisecond of the newest entry.
-    let ahead = redis.call(&["TIME"]).list()[0].text().parse::<u64>().expect("seconds") * 1000 + 60_000;
+    let ahead = redis.call(&["TIME"]).list()[0]
+        .text()
+        .parse::<u64>()
+        .expect("seconds")
+        * 1000
+        + 60_000;
     let newest = format!("{ahead}-4090");
     redis.call(&["XADD", "{log:0}", &newest, "e", "none"]);
     let mut node = Node::new(engine(&redis));
@@ -149,7 +170,10 @@ fn entries_without_a_number_are_appended_again() {
 
 #[test]
 fn a_server_that_is_killed_is_another_state_unless_it_loses_nothing() {
-    for (loss, is_same) in [(RedisLoss::Possible, false), (RedisLoss::None { replicas: 0 }, true)] {
+    for (loss, is_same) in [
+        (RedisLoss::Possible, false),
+        (RedisLoss::None { replicas: 0 }, true),
+    ] {
         let Some(mut redis) = DurableRedis::start(&[]) else {
             return;
         };
@@ -163,7 +187,10 @@ fn a_server_that_is_killed_is_another_state_unless_it_loses_nothing() {
         let lost = node.append(0, 2);
         // It waits for the server, and is refused if that takes too long, or where the state is another one.
         let outcome = node.outcome(lost);
-        assert!(matches!(outcome, AppendOutcome::Refused | AppendOutcome::Unknown), "{outcome:?}");
+        assert!(
+            matches!(outcome, AppendOutcome::Refused | AppendOutcome::Unknown),
+            "{outcome:?}"
+        );
         assert!(redis.restart());
         let after = node.open(0, FollowFrom::Number(number));
         assert_eq!(after.binding == before.binding, is_same, "{loss:?}");
@@ -200,7 +227,12 @@ fn entries_older_than_the_retention_are_deleted() {
     let Some(redis) = DurableRedis::start(&["--stream-node-max-entries", "10"]) else {
         return;
     };
-    let old = redis.call(&["TIME"]).list()[0].text().parse::<u64>().expect("seconds") * 1000 - 3_600_000;
+    let old = redis.call(&["TIME"]).list()[0]
+        .text()
+        .parse::<u64>()
+        .expect("seconds")
+        * 1000
+        - 3_600_000;
     for sequence in 1..=100 {
         redis.call(&["XADD", "{log:0}", &format!("{old}-{sequence}"), "e", "old"]);
     }
@@ -218,7 +250,13 @@ fn the_log_follows_the_master_of_sentinels() {
         return;
     };
     let port = master.port().to_string();
-    let of_master = ["--replicaof", "127.0.0.1", &port, "--repl-diskless-sync-delay", "0"];
+    let of_master = [
+        "--replicaof",
+        "127.0.0.1",
+        &port,
+        "--repl-diskless-sync-delay",
+        "0",
+    ];
     let replica = DurableRedis::start(&of_master).expect("it is installed");
     wait::until("the replica", || {
         let role = replica.call(&["ROLE"]);
@@ -229,7 +267,11 @@ fn the_log_follows_the_master_of_sentinels() {
         sentinel.call(&["SENTINEL", "replicas", "main"]).list().len() == 1
     });
     let deployment = RedisDeployment::Sentinel("main".into());
-    let mut node = Node::new(engine_at(&[&sentinel], deployment, RedisLoss::None { replicas: 1 }));
+    let mut node = Node::new(engine_at(
+        &[&sentinel],
+        deployment,
+        RedisLoss::None { replicas: 1 },
+    ));
     let before = node.open(0, FROM_START);
     let first = node.append_until_done(0, 0);
     let appends = node.append_all(0, 1..1000);
@@ -237,7 +279,11 @@ fn the_log_follows_the_master_of_sentinels() {
     node.until_closed(0);
     replica.wait_for_promotion();
     // No replica is left that could confirm.
-    let mut after = Node::new(engine_at(&[&replica], RedisDeployment::Single, RedisLoss::Possible));
+    let mut after = Node::new(engine_at(
+        &[&replica],
+        RedisDeployment::Single,
+        RedisLoss::Possible,
+    ));
     let opened = node.open(0, FollowFrom::Number(first));
     assert_eq!(opened.binding, before.binding);
     after.append_until_done(0, 1000);
@@ -246,6 +292,9 @@ fn the_log_follows_the_master_of_sentinels() {
     for content in 1..1000 {
         let outcome = node.outcomes[&(appends + content - 1)];
         let is_acknowledged = matches!(outcome, AppendOutcome::Appended(_));
-        assert!(!is_acknowledged || received.contains(&content), "{content} is lost");
+        assert!(
+            !is_acknowledged || received.contains(&content),
+            "{content} is lost"
+        );
     }
 }

@@ -70,7 +70,11 @@ fn a_slot_that_moves_keeps_its_life_and_loses_nothing() {
         return;
     };
     let addresses: Vec<&DurableRedis> = nodes.iter().collect();
-    let mut node = Node::new(engine_at(&addresses, RedisDeployment::Cluster, RedisLoss::Possible));
+    let mut node = Node::new(engine_at(
+        &addresses,
+        RedisDeployment::Cluster,
+        RedisLoss::Possible,
+    ));
     let mut before = Vec::new();
     for partition in 0..4 {
         before.push(node.open(partition, FROM_START));
@@ -80,20 +84,31 @@ fn a_slot_that_moves_keeps_its_life_and_loses_nothing() {
     // All partitions move to the other node, one after the other.
     for partition in 0..4 {
         let slot = slot_of(&nodes[0], &format!("{{log:{partition}}}"));
-        let (from, to) = if slot < 8192 { (&nodes[0], &nodes[1]) } else { (&nodes[1], &nodes[0]) };
+        let (from, to) = if slot < 8192 {
+            (&nodes[0], &nodes[1])
+        } else {
+            (&nodes[1], &nodes[0])
+        };
         let first = node.append_all(partition, 500..1000);
         move_slot(slot, from, to);
         node.until("all outcomes", |node| node.outcomes.contains_key(&(first + 499)));
         node.append_until_done(partition, 1000);
         node.until_closed(partition);
         let after = node.open(partition, FROM_START);
-        assert_eq!(after.binding, before[usize::from(partition)].binding, "nothing was lost");
+        assert_eq!(
+            after.binding,
+            before[usize::from(partition)].binding,
+            "nothing was lost"
+        );
         node.until_content(partition, 1000);
         let received = node.contents(partition);
         for content in 500..1000 {
             let outcome = node.outcomes[&(first + content - 500)];
             let is_acknowledged = matches!(outcome, AppendOutcome::Appended(_));
-            assert!(!is_acknowledged || received.contains(&content), "{content} is lost");
+            assert!(
+                !is_acknowledged || received.contains(&content),
+                "{content} is lost"
+            );
         }
     }
 }
@@ -117,7 +132,11 @@ fn a_replica_that_is_promoted_is_another_state() {
         replica.call(&["ROLE"]).list().get(3).map(RedisReply::text) == Some("connected")
     });
     let addresses: Vec<&DurableRedis> = nodes.iter().chain([&replica]).collect();
-    let mut node = Node::new(engine_at(&addresses, RedisDeployment::Cluster, RedisLoss::Possible));
+    let mut node = Node::new(engine_at(
+        &addresses,
+        RedisDeployment::Cluster,
+        RedisLoss::Possible,
+    ));
     let before = node.open(0, FROM_START);
     let first = node.append_until_done(0, 1);
     nodes[master].wait_for_replica(&replica);
