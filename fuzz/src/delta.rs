@@ -9,7 +9,7 @@ use ringmain_hub::limits::DELTA_BYTES;
 /// longer than the limit, and its announced length is right.
 ///
 /// # Panics
-/// When a law is broken.
+/// If a law is broken.
 pub fn run(input: &[u8]) {
     let Some((length, bytes)) = input.split_first_chunk::<2>() else {
         return;

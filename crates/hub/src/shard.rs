@@ -12,6 +12,7 @@ mod interruption;
 mod log;
 mod mirror;
 mod predecessor_members;
+mod send;
 mod state;
 mod writer;
 
@@ -23,10 +24,10 @@ use std::time::Duration;
 use crate::history::{Epoch, StreamPosition};
 use crate::limits;
 use crate::mail::{
-    ChannelOptions, DeliveryMode, Origin, PublishOptions, PushSource, QueryResult, ShardEvent, ShardRequest,
-    ShardSubscribe, ShardSubscribed, WorkerId,
+    ChannelOptions, Origin, PublishOptions, QueryResult, ShardEvent, ShardRequest, ShardSubscribe,
+    ShardSubscribed, WorkerId,
 };
-use crate::protocol::{Published, PushMessage, Variant};
+use crate::protocol::{Published, Variant};
 use channel::{Channel, SendDecision};
 use eviction::UnusedChannels;
 use expected_logs::ExpectedLogs;
@@ -426,8 +427,7 @@ impl ChannelShard {
         }
         let position = match self.channels[index as usize].as_ref() {
             Some(channel) if transient && channel.has_history() => {
-                let source = PushSource::Publication(0, Arc::clone(&published));
-                self.send_with_source(index, published_push(&published, 0), Some(source));
+                self.send_transient(index, &published);
                 None
             }
             _ => {
@@ -489,120 +489,9 @@ impl ChannelShard {
         }
     }
 
-    /// Sends a publication to all subscribers.
-    fn send(&mut self, index: u32, offset: u64, published: &Arc<Published>) {
-        let Some(channel) = &mut self.channels[index as usize] else {
-            return;
-        };
-        if channel.has_subscribers() {
-            let push = published_push(published, offset);
-            let source = PushSource::Publication(offset, Arc::clone(published));
-            let source = Some(source).filter(|_| channel.has_features());
-            let mode = channel.mode();
-            let encoded = self.writer.write(
-                &channel.name,
-                channel.subscribers_by_variant(),
-                push,
-                source,
-                mode,
-            );
-            for interest in channel.interests() {
-                let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
-                // After a gap nothing is sent: this publication follows with the missing ones.
-                if interest.marked.is_some() || outbox.pushes >= limits::QUEUED_PUSHES_PER_WORKER {
-                    if interest.marked.is_none() {
-                        interest.marked = Some(offset);
-                        outbox.marked.push_back(index);
-                    }
-                    continue;
-                }
-                outbox.pushes += 1;
-                outbox.queue.push_back(ShardEvent::Push {
-                    key: interest.key,
-                    encoded: Arc::clone(&encoded),
-                    mode,
-                });
-            }
-        }
-    }
-
-    /// Sends a push without an offset to all subscribers if `is_enabled`. Workers whose queue is full do not receive it.
-    fn send_out_of_band(&mut self, index: u32, push: PushMessage, is_enabled: bool) {
-        if let Some(channel) = self.channels[index as usize].as_ref().filter(|_| is_enabled) {
-            let source = channel.has_features().then(|| PushSource::from_push(&push));
-            self.send_with_source(index, push, source);
-        }
-    }
-
-    fn send_with_source(&mut self, index: u32, push: PushMessage, source: Option<PushSource>) {
-        let Some(channel) = self.channels[index as usize].as_mut() else {
-            return;
-        };
-        let mode = DeliveryMode::OutOfBand;
-        let source = source.filter(|_| channel.has_features());
-        let encoded = self.writer.write(
-            &channel.name,
-            channel.subscribers_by_variant(),
-            push,
-            source,
-            mode,
-        );
-        for interest in channel.interests() {
-            let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
-            if interest.marked.is_none() && outbox.pushes < limits::QUEUED_PUSHES_PER_WORKER {
-                outbox.pushes += 1;
-                outbox.queue.push_back(ShardEvent::Push {
-                    key: interest.key,
-                    encoded: Arc::clone(&encoded),
-                    mode,
-                });
-            }
-        }
-    }
-
-    /// Sends a worker the pushes that did not fit into its queue, or reports them as lost.
-    fn resend(&mut self, index: u32, worker: WorkerId, now: Duration) {
-        let Some(channel) = &mut self.channels[index as usize] else {
-            return;
-        };
-        let Some((key, missed)) = channel.take_missed(worker, now) else {
-            return;
-        };
-        let outbox = &mut self.outboxes[usize::from(worker.0)];
-        outbox.marked.retain(|&marked| marked != index);
-        match missed {
-            Some(missed) => {
-                let mode = channel.mode();
-                for (offset, published) in missed {
-                    let push = published_push(&published, offset);
-                    let source = PushSource::Publication(offset, published);
-                    let source = Some(source).filter(|_| channel.has_features());
-                    let encoded = self.writer.write(
-                        &channel.name,
-                        channel.subscribers_by_variant(),
-                        push,
-                        source,
-                        mode,
-                    );
-                    outbox.pushes += 1;
-                    outbox.queue.push_back(ShardEvent::Push { key, encoded, mode });
-                }
-            }
-            None => outbox.queue.push_back(ShardEvent::Lost { key }),
-        }
-    }
-
     /// Queues a reply. Replies are not limited here: there is one for each request, and callers bound these.
     fn reply(&mut self, to: WorkerId, reply: ShardEvent) {
         self.outboxes[usize::from(to.0)].queue.push_back(reply);
-    }
-}
-
-/// Returns the push of a publication.
-fn published_push(published: &Published, offset: u64) -> PushMessage {
-    PushMessage {
-        pub_: Some(published.numbered(offset)),
-        ..PushMessage::default()
     }
 }
 

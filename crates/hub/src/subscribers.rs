@@ -300,23 +300,6 @@ impl SubscriberTable {
         }
     }
 
-    /// Returns the number of a channel with subscribers at this worker, by which pushes refer to it ([`SubscriptionFeatures::compaction`]).
-    #[must_use]
-    pub fn channel_number(&self, channel: &str) -> Option<i64> {
-        self.names.get(channel).map(|topic| topic_number(*topic))
-    }
-
-    /// Makes a subscription with deltas receive the next publication whole, since the client did not receive the recovered ones.
-    pub fn forget_delta_base(&mut self, id: ConnId, channel: &str) {
-        let Some(&topic) = self.names.get(channel) else {
-            return;
-        };
-        let at = self.slot(id).and_then(|conn| conn.index_in(topic));
-        if let (Some(at), Some(features)) = (at, &self.topics[topic as usize].features) {
-            features.forget_base(&mut self.feature_entries, at);
-        }
-    }
-
     /// Returns whether a connection is subscribed to a channel, or its subscription is pending.
     #[must_use]
     pub fn is_subscribed(&self, id: ConnId, channel: &str) -> bool {
@@ -586,11 +569,6 @@ impl SubscriberTable {
         let topic = self.topics.get(key.index as usize);
         topic.is_some_and(|topic| topic.generation == key.generation)
     }
-}
-
-/// Returns the number of a topic in pushes. 0 is none.
-fn topic_number(topic: u32) -> i64 {
-    i64::from(topic) + 1
 }
 
 /// Returns the worker whose shard has a channel.

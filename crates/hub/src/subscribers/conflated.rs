@@ -8,15 +8,15 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::SubscriberTable;
 use super::conflation_schedule::SentVersion;
+use super::conn::Conn;
 use super::delivery::{FanOut, SlowConsumer};
-use super::features::{DeltaBase, FormOutcome, TopicName};
+use super::features::{DeltaBase, FeatureEntries, FormOutcome, TopicName, subscriber_form};
 use super::push_queue::QueuedPush;
-use super::topic_number;
+use super::{SubscriberTable, Topic};
 use crate::limits::{CONFLATION_BATCH, DELTA_BASES, QUEUE_SCAN_LIMIT};
 use crate::mail::EncodedPush;
-use crate::protocol::Disconnect;
+use crate::protocol::Variant;
 
 /// The conflation state of a topic.
 #[derive(Debug, Default)]
@@ -141,14 +141,7 @@ impl SubscriberTable {
             queued.is_state && topics[queued.topic as usize].conflation.interval == Some(entry.interval)
         });
         let variant = conn.variant;
-        // Most of this memory is not in the processor's caches: all loads are issued before the first result is needed.
-        let loaded = entry.sent.iter().filter(|sent| {
-            let newest = topics[sent.topic as usize].conflation.newest.as_ref();
-            newest
-                .and_then(|newest| newest.get(variant))
-                .is_some_and(|frame| frame[0] != 0)
-        });
-        black_box(loaded.count());
+        load_newest(topics, &entry.sent, variant);
         let mut fan_out = FanOut {
             budget: self.limits.queued_bytes,
             queues: &mut self.queues,
@@ -168,34 +161,17 @@ impl SubscriberTable {
                 fan_out.counts.slow[slow.number()] += 1;
                 continue;
             }
-            let newest = topic.conflation.newest.as_ref();
-            let Some(frame) = newest.and_then(|newest| newest.get(variant)) else {
-                let action = SlowConsumer::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
-                fan_out.slow_consumers.push((entry.conn, action));
-                break;
-            };
-            let at_topic = slot.conn.as_ref().and_then(|conn| conn.index_in(sent.topic));
-            let (frame, delta) = match (&mut topic.features, newest, at_topic) {
-                (Some(features), Some(newest), Some(at)) => {
-                    let name = TopicName {
-                        channel: &topic.name,
-                        number: topic_number(sent.topic),
-                    };
-                    let push = (&**newest, frame);
-                    match features.form(feature_entries, at, variant, name, push, DeltaBase::Sent) {
-                        FormOutcome::Send(frame, delta) => (frame, delta),
-                        FormOutcome::Filtered => {
-                            sent.version = topic.conflation.version;
-                            continue;
-                        }
-                        FormOutcome::Unavailable => {
-                            let action = SlowConsumer::Resync(sent.topic);
-                            fan_out.slow_consumers.push((entry.conn, action));
-                            break;
-                        }
-                    }
+            let outcome = update_form(topic, sent.topic, feature_entries, slot.conn.as_ref(), variant);
+            let (frame, delta) = match outcome {
+                FormOutcome::Send(frame, delta) => (frame, delta),
+                FormOutcome::Filtered => {
+                    sent.version = topic.conflation.version;
+                    continue;
                 }
-                _ => (frame.clone(), None),
+                FormOutcome::Reject(action) => {
+                    fan_out.slow_consumers.push((entry.conn, action));
+                    break;
+                }
             };
             let push = QueuedPush {
                 topic: sent.topic,
@@ -225,4 +201,39 @@ impl SubscriberTable {
         }
         is_behind
     }
+}
+
+/// Loads the newest pushes of topics. Most of this memory is not in the processor's caches: all loads are issued before the first result is
+/// needed.
+fn load_newest(topics: &[Topic], sent: &[SentVersion], variant: Variant) {
+    let loaded = sent.iter().filter(|sent| {
+        let newest = topics[sent.topic as usize].conflation.newest.as_ref();
+        newest
+            .and_then(|newest| newest.get(variant))
+            .is_some_and(|frame| frame[0] != 0)
+    });
+    black_box(loaded.count());
+}
+
+/// Returns the form of a topic's newest push for a connection.
+fn update_form(
+    topic: &mut Topic,
+    index: u32,
+    entries: &FeatureEntries,
+    conn: Option<&Conn>,
+    variant: Variant,
+) -> FormOutcome {
+    let subscriber = topic.features.as_ref().and(conn);
+    let subscriber = subscriber.and_then(|conn| conn.index_in(index));
+    subscriber_form(
+        topic.features.as_deref_mut(),
+        (entries, subscriber.unwrap_or_default()),
+        variant,
+        TopicName {
+            channel: &topic.name,
+            topic: index,
+        },
+        topic.conflation.newest.as_deref(),
+        DeltaBase::Sent,
+    )
 }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::conn::QueueOutcome;
-use super::features::{DeltaBase, FormOutcome, TopicName};
+use super::features::{DeltaBase, FormOutcome, TopicName, subscriber_form};
 use super::push_queue::{QueueArena, QueuedPush};
-use super::{ConnId, Slot, SubscriberCounts, SubscriberEvent, SubscriberTable, topic_number};
+use super::{ConnId, Slot, SubscriberCounts, SubscriberEvent, SubscriberTable};
 use crate::limits::PREFETCH_BATCH;
 use crate::mail::{DeliveryMode, EncodedPush, SlowConsumerPolicy, TopicKey};
 use crate::protocol::{Disconnect, Unsubscribed};
@@ -77,7 +77,7 @@ impl SubscriberTable {
         let topic = &self.topics[key.index as usize];
         let name = TopicName {
             channel: &topic.name,
-            number: topic_number(key.index),
+            topic: key.index,
         };
         let slow = topic.options.slow_consumer;
         self.counts.deliveries += topic.subscribers.len() as u64;
@@ -97,28 +97,23 @@ impl SubscriberTable {
             for (at, &index) in (number * PREFETCH_BATCH..).zip(batch) {
                 let slot = &mut self.conns[index as usize];
                 let Some(conn) = &slot.conn else { continue };
-                let Some(frame) = encoded.get(conn.variant) else {
-                    let action = SlowConsumer::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
-                    fan_out.slow_consumers.push((index, action));
-                    continue;
-                };
-                let (frame, delta) = match &mut features {
-                    None => (frame.clone(), None),
-                    Some(features) => {
-                        let (entries, push) = (&self.feature_entries, (&**encoded, frame));
-                        match features.form(entries, at, conn.variant, name, push, DeltaBase::Previous) {
-                            FormOutcome::Send(frame, delta) => (frame, delta),
-                            FormOutcome::Filtered => {
-                                fan_out.counts.deliveries -= 1;
-                                continue;
-                            }
-                            FormOutcome::Unavailable => {
-                                fan_out
-                                    .slow_consumers
-                                    .push((index, SlowConsumer::Resync(key.index)));
-                                continue;
-                            }
-                        }
+                let outcome = subscriber_form(
+                    features.as_deref_mut(),
+                    (&self.feature_entries, at),
+                    conn.variant,
+                    name,
+                    Some(encoded),
+                    DeltaBase::Previous,
+                );
+                let (frame, delta) = match outcome {
+                    FormOutcome::Send(frame, delta) => (frame, delta),
+                    FormOutcome::Filtered => {
+                        fan_out.counts.deliveries -= 1;
+                        continue;
+                    }
+                    FormOutcome::Reject(action) => {
+                        fan_out.slow_consumers.push((index, action));
+                        continue;
                     }
                 };
                 let push = QueuedPush {
@@ -131,10 +126,8 @@ impl SubscriberTable {
                 fan_out.push(index, slot, push);
             }
         }
-        if let Some(mut features) = features {
-            features.end_push();
-            self.topics[key.index as usize].features = Some(features);
-        }
+        features.iter_mut().for_each(|features| features.end_push());
+        self.topics[key.index as usize].features = features;
         self.handle_slow_consumers();
     }
 

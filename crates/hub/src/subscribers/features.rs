@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::delivery::SlowConsumer;
+use super::{ConnId, SubscriberTable};
 use crate::mail::{EncodedPush, PushSource};
-use crate::protocol::{DataForm, Format, Published, PushMessage, Variant};
+use crate::protocol::{DataForm, Disconnect, Format, Published, PushMessage, Variant};
 use crate::tag_filter::TagFilter;
 
 /// The entry of a subscriber without features.
@@ -134,7 +136,7 @@ pub(super) enum DeltaBase {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TopicName<'a> {
     pub(super) channel: &'a str,
-    pub(super) number: i64,
+    pub(super) topic: u32,
 }
 
 /// The outcome for one subscriber.
@@ -143,8 +145,49 @@ pub(super) enum FormOutcome {
     Send(Bytes, Option<PushDelta>),
     /// The push does not match the subscriber's filter.
     Filtered,
-    /// The push has no such form.
-    Unavailable,
+    /// The push has no form for the subscriber.
+    Reject(SlowConsumer),
+}
+
+/// Returns the form of a push for a subscriber, given by its index among those of the topic.
+pub(super) fn subscriber_form(
+    features: Option<&mut TopicFeatures>,
+    (entries, at): (&FeatureEntries, usize),
+    variant: Variant,
+    topic: TopicName<'_>,
+    encoded: Option<&EncodedPush>,
+    base: DeltaBase,
+) -> FormOutcome {
+    let plain = encoded.and_then(|encoded| Some((encoded, encoded.get(variant)?)));
+    match (features, plain) {
+        (_, None) => FormOutcome::Reject(SlowConsumer::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL)),
+        (None, Some((_, plain))) => FormOutcome::Send(plain.clone(), None),
+        (Some(features), Some(push)) => features.form((entries, at), variant, topic, push, base),
+    }
+}
+
+/// Returns the number of a topic in pushes. 0 is none.
+fn topic_number(topic: u32) -> i64 {
+    i64::from(topic) + 1
+}
+
+impl SubscriberTable {
+    /// Returns the number of a channel with subscribers at this worker, by which pushes refer to it ([`SubscriptionFeatures::compaction`]).
+    #[must_use]
+    pub fn channel_number(&self, channel: &str) -> Option<i64> {
+        self.names.get(channel).map(|topic| topic_number(*topic))
+    }
+
+    /// Makes a subscription with deltas receive the next publication whole, since the client did not receive the recovered ones.
+    pub fn forget_delta_base(&mut self, id: ConnId, channel: &str) {
+        let Some(&topic) = self.names.get(channel) else {
+            return;
+        };
+        let at = self.slot(id).and_then(|conn| conn.index_in(topic));
+        if let (Some(at), Some(features)) = (at, &self.topics[topic as usize].features) {
+            features.forget_base(&mut self.feature_entries, at);
+        }
+    }
 }
 
 impl FeatureEntries {
@@ -266,10 +309,9 @@ impl TopicFeatures {
     }
 
     /// Returns the form of the current push for a subscriber. `plain` is that without features.
-    pub(super) fn form(
+    fn form(
         &mut self,
-        entries: &FeatureEntries,
-        at: usize,
+        (entries, at): (&FeatureEntries, usize),
         variant: Variant,
         topic: TopicName<'_>,
         (encoded, plain): (&EncodedPush, &Bytes),
@@ -280,7 +322,7 @@ impl TopicFeatures {
             return FormOutcome::Send(plain.clone(), None);
         };
         let Some(source) = encoded.source() else {
-            return FormOutcome::Unavailable;
+            return FormOutcome::Reject(SlowConsumer::Resync(topic.topic));
         };
         let publication = match source {
             PushSource::Publication(offset, published) => Some((*offset, published)),
@@ -312,7 +354,7 @@ impl TopicFeatures {
             Some(self.forms.len() - 1)
         });
         let Some(form) = made.map(|made| &self.forms[made]) else {
-            return FormOutcome::Unavailable;
+            return FormOutcome::Reject(SlowConsumer::Resync(topic.topic));
         };
         let delta = form.delta.as_ref().map(|shared| PushDelta {
             entry: number,
@@ -367,7 +409,7 @@ fn encode(key: FormKey, topic: TopicName<'_>, source: &PushSource, form: DataFor
         PushSource::Message(push) => PushMessage::clone(push),
     };
     if key.compaction {
-        push.id = topic.number;
+        push.id = topic_number(topic.topic);
     } else {
         topic.channel.clone_into(&mut push.channel);
     }

@@ -269,6 +269,18 @@ fn conflated_updates_are_deltas_from_the_last_update() {
     }
 }
 
+fn random_options(random: &mut fastrand::Rng) -> ChannelOptions {
+    let options = ChannelOptions {
+        slow_consumer: SlowConsumerPolicy::ALL[random.usize(..5)],
+        conflation_interval: random.bool().then_some(Duration::from_millis(20)),
+        ..if random.bool() { KEPT_DELTA } else { DELTA }
+    };
+    ChannelOptions {
+        conflation_interval: options.conflation_interval.filter(|_| options.history.is_some()),
+        ..options
+    }
+}
+
 /// Queues that are too small, clients that read at random times, and every policy: each delta applies, and each state arrives in order.
 #[test]
 fn deltas_apply_whatever_was_dropped() {
@@ -281,15 +293,7 @@ fn deltas_apply_whatever_was_dropped() {
             queued_bytes: random.usize(700..6000),
         };
         let mut workers = Workers::new(2, limits);
-        let options = ChannelOptions {
-            slow_consumer: SlowConsumerPolicy::ALL[random.usize(..5)],
-            conflation_interval: random.bool().then_some(Duration::from_millis(20)),
-            ..if random.bool() { KEPT_DELTA } else { DELTA }
-        };
-        let options = ChannelOptions {
-            conflation_interval: options.conflation_interval.filter(|_| options.history.is_some()),
-            ..options
-        };
+        let options = random_options(&mut random);
         let mut clients: BTreeMap<usize, (usize, Client, u64)> = BTreeMap::new();
         for number in 1..200 {
             workers.now += Duration::from_millis(random.u64(..10));

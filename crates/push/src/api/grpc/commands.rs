@@ -20,7 +20,7 @@ fn data(bytes: Bytes, base64: String) -> Data {
     if !base64.is_empty() || bytes.is_empty() {
         return (None, Some(base64));
     }
-    // Parsed from a slice, since white space around the value is not part of it.
+    // White space around a value is not part of the value.
     match serde_json::from_slice::<&RawValue>(&bytes) {
         Ok(json) => (Some(json.to_owned()), None),
         Err(_) => (None, Some(STANDARD.encode(&bytes))),
