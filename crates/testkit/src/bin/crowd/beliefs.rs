@@ -3,7 +3,7 @@
 //! A publication with an offset that is not the next one, without a `recovered: false` before it, is a fault. The numbers of a publisher
 //! count from 1 in each channel, so that gaps and repetitions are noticed whatever the offsets are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -80,7 +80,7 @@ impl Subscription {
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     texts: Vec<String>,
-    numbers: HashMap<String, u32>,
+    numbers: BTreeMap<String, u32>,
 }
 
 impl Names {
@@ -135,7 +135,7 @@ pub(crate) struct Beliefs {
     faults: Vec<String>,
     gaps: Vec<Range>,
     repeats: Vec<Range>,
-    by_position: HashMap<(u32, u32, u64), (u32, u64)>,
+    by_position: BTreeMap<(u32, u32, u64), (u32, u64)>,
     latency: Vec<u64>,
     latency_max: f64,
     slowest: Option<(usize, u32, u64)>,
@@ -168,7 +168,7 @@ impl Default for Beliefs {
             faults: Vec::new(),
             gaps: Vec::new(),
             repeats: Vec::new(),
-            by_position: HashMap::new(),
+            by_position: BTreeMap::new(),
             latency: vec![0; LATENCY_BUCKETS],
             latency_max: 0.0,
             slowest: None,
