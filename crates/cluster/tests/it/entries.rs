@@ -35,6 +35,7 @@ fn publication() -> Publish {
             info: Some(info),
             tags: [("k".to_owned(), "v".to_owned())].into(),
             time: 3,
+            ..Published::default()
         }
         .into(),
         options: PublishOptions {
