@@ -176,7 +176,7 @@ const PAGES: [Page; 17] = [
     Page {
         file: "push-nats.md",
         title: "Push: NATS and JetStream",
-        objects: &["Nats", "JetStream"],
+        objects: &["Nats", "JetStream", "NatsTls"],
         guides: &[("push-nats", "core NATS"), ("push-jetstream", "JetStream")],
     },
     Page {

@@ -12,8 +12,8 @@ use super::{DAY, SEEDS, disturb, number};
 /// Runs all worlds of a seed. `Err`: a promise was broken.
 fn run(seed: u64, mutation: Option<Mutation>) -> Result<(), String> {
     let faults = LogFaults {
-        rolls_back: seed % 2 == 0,
-        is_ambiguous: seed % 3 == 0,
+        rolls_back: seed.is_multiple_of(2),
+        is_ambiguous: seed.is_multiple_of(3),
         lags: seed % 4 < 2,
         vanishes: seed % 5 < 2,
     };
