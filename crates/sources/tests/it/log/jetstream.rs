@@ -157,6 +157,8 @@ fn reading_begins_with_the_requested_number_or_with_recent_records() {
     assert_eq!((opened.first, opened.from), (1, 1));
     node.until_content(0, 9);
     assert_eq!(node.contents(0), all(0..10));
+    let opened = node.open(0, FollowFrom::Recent(Duration::ZERO));
+    assert_eq!(opened.from, opened.end + 1, "the next record");
     let tail = |bytes| LogRequest::Tail {
         partition: Partition(0),
         before: fifth,
