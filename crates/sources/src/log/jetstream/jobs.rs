@@ -228,8 +228,28 @@ fn outcome_of(error: &jetstream::context::PublishError) -> AppendOutcome {
 /// The messages of a consumer, in the order of their delivery.
 pub(super) struct Messages {
     stream: PullStream,
+    /// The first message, if it was received already.
+    first: Option<jetstream::Message>,
     /// The number of the delivery that is next.
     next: u64,
+}
+
+impl Messages {
+    /// Waits for the first message. Returns its sequence.
+    async fn peek(&mut self) -> Result<u64, Failure> {
+        let message = match timeout(REQUEST_TIMEOUT, self.stream.next()).await {
+            Ok(Some(message)) => message.map_err(Failure::client)?,
+            Ok(None) => return Err(Failure::Ended("the consumer has ended".to_owned())),
+            Err(_) => {
+                return Err(Failure::Ended(
+                    "the messages of the stream do not arrive".to_owned(),
+                ));
+            }
+        };
+        let sequence = message.info().map_err(Failure::Client)?.stream_sequence;
+        self.first = Some(message);
+        Ok(sequence)
+    }
 }
 
 /// A partition whose consumer is created.
@@ -295,46 +315,51 @@ async fn open_subject(
     let stream = context.get_stream(stream).await.map_err(Failure::client)?;
     let state = StreamState::of(stream.cached_info());
     let end = match stream.get_last_raw_message_by_subject(&subject).await {
-        Ok(message) => message.sequence,
-        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => 0,
+        Ok(message) => Some((message.sequence, message.time.unix_timestamp_nanos())),
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => None,
         Err(error) => return Err(Failure::client(error)),
     };
-    let deliver_policy = match opening.from {
-        FollowFrom::Number(number) => DeliverPolicy::ByStartSequence {
-            start_sequence: number.max(state.first),
-        },
+    let last = end.map_or(0, |(sequence, _)| sequence);
+    let (deliver_policy, is_recent) = match opening.from {
+        FollowFrom::Number(number) => {
+            let start_sequence = number.max(state.first);
+            (DeliverPolicy::ByStartSequence { start_sequence }, false)
+        }
         FollowFrom::Recent(time) => {
-            let start = std::time::UNIX_EPOCH + clock::realtime().saturating_sub(time);
-            DeliverPolicy::ByStartTime {
-                start_time: start.into(),
-            }
+            let start = clock::realtime().saturating_sub(time);
+            let is_recent = end.is_some_and(|(_, time)| time >= start.as_nanos() as i128);
+            let start_time = (std::time::UNIX_EPOCH + start).into();
+            (DeliverPolicy::ByStartTime { start_time }, is_recent)
         }
     };
     let config = consumer_config(subject, deliver_policy);
     let consumer = stream.create_consumer(config).await.map_err(Failure::client)?;
-    let from = match opening.from {
-        FollowFrom::Number(number) => number.max(state.first),
-        // The server has found the message at that time.
-        FollowFrom::Recent(_) => consumer.cached_info().delivered.stream_sequence + 1,
-    };
     let messages = consumer
         .stream()
         .max_messages_per_batch(PULL_MESSAGES)
         .heartbeat(HEARTBEAT)
         .expires(PULL_EXPIRES)
         .messages();
+    let mut messages = Messages {
+        stream: messages.await.map_err(Failure::client)?,
+        first: None,
+        next: 1,
+    };
+    let from = match opening.from {
+        FollowFrom::Number(number) => number.max(state.first),
+        // A server does not say reliably where a consumer begins: its first message does.
+        FollowFrom::Recent(_) if is_recent => messages.peek().await?,
+        FollowFrom::Recent(_) => last + 1,
+    };
     Ok(OpenedSubject {
         event: Opened {
             partition: opening.partition,
             binding: ringmain_cluster::log::Binding(0),
             first: state.first,
-            end,
+            end: last,
             from: from.max(state.first),
         },
-        messages: Messages {
-            stream: messages.await.map_err(Failure::client)?,
-            next: 1,
-        },
+        messages,
     })
 }
 
@@ -360,9 +385,12 @@ pub(super) fn read(
     Box::pin(async move {
         let mut records = Vec::new();
         let mut lag = Lag::default();
-        let first = tokio::select! {
-            first = messages.stream.next() => first,
-            _ = closed.changed() => None,
+        let first = match messages.first.take() {
+            Some(message) => Some(Ok(message)),
+            None => tokio::select! {
+                first = messages.stream.next() => first,
+                _ = closed.changed() => None,
+            },
         };
         let mut next = first;
         let failure = loop {
@@ -464,7 +492,7 @@ async fn read_older(
     if start_sequence < before {
         let config = consumer_config(subject, DeliverPolicy::ByStartSequence { start_sequence });
         let consumer = stream.create_consumer(config).await.map_err(Failure::client)?;
-        let mut pending = consumer.cached_info().num_pending;
+        let mut pending = 1;
         while pending > 0 {
             let fetched = consumer
                 .fetch()

@@ -39,6 +39,9 @@ use crate::limits;
 /// The time between attempts to open a partition.
 const OPEN_INTERVAL: Duration = Duration::from_millis(200);
 
+/// Checks after whose failure the client is replaced: at least so many seconds.
+const FAILED_CHECKS: u32 = 4;
+
 /// An open partition.
 struct OpenPartition {
     /// The number of the next record.
@@ -56,6 +59,8 @@ struct Connected {
     is_sending: bool,
     is_polling: bool,
     has_failed: bool,
+    /// Checks that have failed one after the other.
+    failed_checks: u32,
 }
 
 /// The adapter.
@@ -230,6 +235,7 @@ impl Adapter<'_> {
             is_sending: false,
             is_polling: false,
             has_failed: false,
+            failed_checks: 0,
         };
         self.jobs.push(jobs::check(self.number, &connected, Partition(0)));
         self.connected = Some(connected);
@@ -385,7 +391,7 @@ impl Adapter<'_> {
 
     /// The topic and the leader of a partition have responded, or have not: then nothing is accepted there at the moment.
     fn checked(&mut self, number: u32, partition: Partition, binding: Result<Option<Binding>, Failure>) {
-        let Some(connected) = self.connected.as_ref().filter(|_| number == self.number) else {
+        let Some(connected) = self.connected.as_mut().filter(|_| number == self.number) else {
             return;
         };
         let next = match binding {
@@ -393,11 +399,17 @@ impl Adapter<'_> {
                 return self.fail(&Failure::Ended("the topic was deleted".to_owned()));
             }
             Ok(_) => {
+                connected.failed_checks = 0;
                 self.retry.reset();
                 self.outbox.connected();
                 Partition((partition.0 + 1) % self.log.partitions)
             }
             Err(failure) => {
+                connected.failed_checks += 1;
+                // The metadata of the client retain a topic that was deleted; those of a new one do not have it.
+                if connected.failed_checks == FAILED_CHECKS {
+                    return self.fail(&failure);
+                }
                 self.outbox.disconnected(&failure.to_string());
                 partition
             }

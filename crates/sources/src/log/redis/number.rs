@@ -14,7 +14,7 @@ const NUMBERS: u64 = 1 << 53;
 pub(super) fn pack(id: EntryId) -> Option<u64> {
     let millis = id.millis.checked_sub(BASE_MILLIS)?;
     let is_valid = id.sequence < SEQUENCES && millis < NUMBERS >> SEQUENCE_BITS;
-    is_valid.then(|| millis << SEQUENCE_BITS | id.sequence)
+    is_valid.then_some(millis << SEQUENCE_BITS | id.sequence)
 }
 
 /// The identifier with a number.

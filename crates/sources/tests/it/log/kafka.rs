@@ -203,7 +203,9 @@ fn acknowledged_entries_survive_the_leader_of_three_brokers() {
             break;
         }
     }
-    node.until("all outcomes", |node| node.outcomes.len() >= 4000);
+    node.until("all outcomes", |node| {
+        (0..4000).all(|append| node.outcomes.contains_key(&append))
+    });
     wait::until("the last record", || {
         node.turn();
         if node.closed.pop().is_some() {
