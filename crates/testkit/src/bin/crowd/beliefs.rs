@@ -1,4 +1,4 @@
-//! What clients believe of their channels, and the faults that contradict it.
+//! The beliefs of clients about their channels, and the faults that contradict them.
 //!
 //! A publication with an offset that is not the next one, without a `recovered: false` before it, is a fault. The numbers of a publisher
 //! count from 1 in each channel, so that gaps and repetitions are noticed whatever the offsets are.
@@ -124,7 +124,7 @@ pub(crate) struct Counts {
 /// Numbers from one to another of a publisher in a channel.
 type Range = (String, String, u64, u64);
 
-/// What all clients have experienced.
+/// The experience of all clients.
 #[derive(Debug)]
 pub(crate) struct Beliefs {
     pub(crate) channels: Names,
@@ -314,7 +314,7 @@ impl Beliefs {
         }
     }
 
-    /// Starts the delays anew.
+    /// Starts the delays again.
     pub(crate) fn mark(&mut self) {
         self.latency.fill(0);
         (self.latency_max, self.slowest) = (0.0, None);

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::beliefs::{Publication, Subscribed, Subscription};
-use crate::{Action, Shared, now};
+use crate::{Action, SharedState, now};
 
 /// The longest delay before a client reconnects, in seconds.
 const RECONNECT_LIMIT: f64 = 4.0;
@@ -133,7 +133,7 @@ impl Client {
         (self.state == State::Open).then_some(self.port)
     }
 
-    pub(crate) fn act(&mut self, action: Action, shared: &mut Shared) {
+    pub(crate) fn act(&mut self, action: Action, shared: &mut SharedState) {
         match action {
             Action::Connect { life, .. } if life == self.life && self.socket.is_none() => {
                 if let Err(error) = self.connect(shared) {
@@ -155,7 +155,7 @@ impl Client {
         }
     }
 
-    fn connect(&mut self, shared: &mut Shared) -> io::Result<()> {
+    fn connect(&mut self, shared: &mut SharedState) -> io::Result<()> {
         self.life += 1;
         let drawn = shared.draw() as usize;
         self.port = shared.ports[drawn % shared.ports.len()];
@@ -191,7 +191,7 @@ impl Client {
         Ok(())
     }
 
-    pub(crate) fn ready(&mut self, events: EventFlags, shared: &mut Shared, buffer: &mut [u8]) {
+    pub(crate) fn ready(&mut self, events: EventFlags, shared: &mut SharedState, buffer: &mut [u8]) {
         if events.contains(EventFlags::OUT) {
             self.flush_or_close(shared);
         }
@@ -211,13 +211,13 @@ impl Client {
         }
     }
 
-    fn flush_or_close(&mut self, shared: &mut Shared) {
+    fn flush_or_close(&mut self, shared: &mut SharedState) {
         if let Err(error) = self.flush(shared) {
             self.close(&End::text(error.to_string()), shared);
         }
     }
 
-    fn flush(&mut self, shared: &Shared) -> io::Result<()> {
+    fn flush(&mut self, shared: &SharedState) -> io::Result<()> {
         let Some(socket) = &self.socket else { return Ok(()) };
         if self.outbound.is_empty() {
             return Ok(());
@@ -240,7 +240,7 @@ impl Client {
     }
 
     /// Forgets the connection. Codes from 3500 to 3999 and from 4500 end the client.
-    fn close(&mut self, end: &End, shared: &mut Shared) {
+    fn close(&mut self, end: &End, shared: &mut SharedState) {
         // Closing the descriptor removes it from the set.
         self.socket = None;
         self.life += 1;
@@ -271,7 +271,7 @@ impl Client {
         shared.at(now() + Duration::from_secs_f64(delay), connect);
     }
 
-    fn receive(&mut self, bytes: &[u8], shared: &mut Shared) -> Result<(), End> {
+    fn receive(&mut self, bytes: &[u8], shared: &mut SharedState) -> Result<(), End> {
         let mut inbound = std::mem::take(&mut self.inbound);
         inbound.extend_from_slice(bytes);
         let mut taken = 0;
@@ -308,7 +308,7 @@ impl Client {
         operation: u8,
         is_final: bool,
         data: &[u8],
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) -> Result<(), End> {
         match operation {
             CLOSE => {
@@ -331,7 +331,7 @@ impl Client {
         Ok(())
     }
 
-    fn take_messages(&mut self, data: &[u8], shared: &mut Shared) -> Result<(), End> {
+    fn take_messages(&mut self, data: &[u8], shared: &mut SharedState) -> Result<(), End> {
         let now = now();
         for line in data.split(|byte| *byte == b'\n') {
             match line {
@@ -347,7 +347,12 @@ impl Client {
         Ok(())
     }
 
-    fn take_message(&mut self, message: Message<'_>, shared: &mut Shared, now: Duration) -> Result<(), End> {
+    fn take_message(
+        &mut self,
+        message: Message<'_>,
+        shared: &mut SharedState,
+        now: Duration,
+    ) -> Result<(), End> {
         let Message {
             id,
             push,
@@ -388,7 +393,7 @@ impl Client {
         Ok(())
     }
 
-    fn take_push(&mut self, push: &Push<'_>, shared: &mut Shared, now: Duration) -> Result<(), End> {
+    fn take_push(&mut self, push: &Push<'_>, shared: &mut SharedState, now: Duration) -> Result<(), End> {
         if let Some(Code { code }) = push.disconnect {
             return Err(End::Code(code));
         }
@@ -421,7 +426,7 @@ impl Client {
         Ok(())
     }
 
-    fn subscribe_at(&self, when: Duration, subscription: usize, shared: &mut Shared) {
+    fn subscribe_at(&self, when: Duration, subscription: usize, shared: &mut SharedState) {
         let subscribe = Action::Subscribe {
             client: self.index,
             life: self.life,
@@ -431,7 +436,7 @@ impl Client {
     }
 
     /// Requests subscriptions, in one frame.
-    fn request(&mut self, indices: &[usize], shared: &Shared) {
+    fn request(&mut self, indices: &[usize], shared: &SharedState) {
         let mut lines = Vec::new();
         for index in indices {
             self.number += 1;

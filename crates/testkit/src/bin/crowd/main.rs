@@ -1,5 +1,5 @@
-//! Many clients of the Centrifuge protocol on one thread, each of which believes what it is told, as SDKs do: what `tests/cluster/crowd.py`
-//! is, for so many clients that Python would take the CPU from the servers.
+//! Many clients of the Centrifuge protocol on one thread, each of which believes its server, as SDKs do: the same clients as those of
+//! `tests/cluster/crowd.py`, in numbers for which Python would take the CPU from the servers.
 //!
 //! ```text
 //! standard input: setup, commands ─▶ loop: epoll, timers ─▶ clients ─▶ beliefs ─▶ report: standard output
@@ -48,7 +48,7 @@ struct Setup {
 #[derive(Deserialize)]
 struct ClientSetup(Vec<String>, Option<String>, Option<u16>);
 
-/// What happens at a time.
+/// An action of a client at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Action {
     Connect {
@@ -67,7 +67,7 @@ enum Action {
 }
 
 /// The parts that all clients share.
-struct Shared {
+struct SharedState {
     ports: Vec<u16>,
     reconnect: (f64, f64),
     random: u64,
@@ -77,7 +77,7 @@ struct Shared {
     beliefs: Beliefs,
 }
 
-impl Shared {
+impl SharedState {
     fn at(&mut self, when: Duration, action: Action) {
         self.timers_set += 1;
         self.timers.push(Reverse((when, self.timers_set, action)));
@@ -106,14 +106,14 @@ fn now() -> Duration {
 }
 
 struct Crowd {
-    shared: Shared,
+    shared: SharedState,
     clients: Vec<Client>,
     buffer: Vec<u8>,
 }
 
 impl Crowd {
     fn new(setup: Setup) -> io::Result<Crowd> {
-        let mut shared = Shared {
+        let mut shared = SharedState {
             ports: setup.ports,
             reconnect: setup.reconnect,
             random: setup.seed,
@@ -256,7 +256,7 @@ impl Crowd {
         })
     }
 
-    /// Returns how many subscriptions lack the last number of a publisher, of `{publisher: {channel: number}}`, and some of them.
+    /// Returns how many subscriptions lack the last number of a publisher, of `{publisher: {channel: number}}`, and the first ones.
     fn behind(&self, wanted: &BTreeMap<String, BTreeMap<String, u64>>, is_end: bool) -> Value {
         let beliefs = &self.shared.beliefs;
         let (mut count, mut some) = (0, Vec::new());
