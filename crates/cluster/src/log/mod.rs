@@ -16,7 +16,7 @@
 //! - [`Opened::binding`] is not the one of the current life: the broker is another server than the one that acknowledged before,
 //! - a record that was read is gone or is another one: the broker has returned with an older state.
 //!
-//! The adapter decides none of this. It reports what the broker has.
+//! The adapter decides none of this. It reports the records of the broker.
 //!
 //! # Duties of an adapter
 //!
@@ -27,7 +27,7 @@
 //!   broker recognizes the repetition.
 //! - *Follow* reports [`Opened`](LogEvent::Opened) first, as soon as the broker can be reached, and then all records from the requested
 //!   one on, in order, each once. Its number is *included*: the node compares the record with the one that it has read before.
-//! - What interrupts a partition is reported as [`Closed`](LogEvent::Closed): the loss of the connection, another server, an error. The
+//! - *An interruption* of a partition is reported as [`Closed`](LogEvent::Closed): the loss of the connection, another server, an error. The
 //!   adapter then reports nothing about the partition until the node follows it again. While a partition is open its binding is constant.
 //! - *Records that were deleted* before they could be read, because the retention has passed, are reported as
 //!   [`Trimmed`](LogEvent::Trimmed). Deleted by compaction is no gap.

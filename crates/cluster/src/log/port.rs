@@ -8,7 +8,7 @@ use crate::limits;
 /// The adapter's side.
 #[derive(Debug)]
 pub struct LogPort {
-    /// The requests of the node, in batches. The node limits what is in flight:
+    /// The requests of the node, in batches. The node limits those in flight:
     /// [`LOG_APPENDS`](limits::LOG_APPENDS), [`LOG_APPEND_BYTES`](limits::LOG_APPEND_BYTES). Closed when the node ends.
     pub requests: mpsc::UnboundedReceiver<Vec<LogRequest>>,
     /// The events for the node, in batches; at most [`LOG_EVENT_BATCHES`](limits::LOG_EVENT_BATCHES). If the queue is full the adapter

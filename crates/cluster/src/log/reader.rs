@@ -9,7 +9,7 @@
 //! A reader that finds another record in place of the one that it has read last detaches and begins again. The life is known from a
 //! [`LifeEntry`], or from a [`Beat`] whose writer had read up to where this reader begins. Older parts are filled in after that.
 //!
-//! All decisions depend on records alone, so readers of the same records come to the same lives, offsets and repetitions.
+//! All decisions depend on records alone, so readers of the same records agree on lives, offsets and repetitions.
 
 mod floor;
 mod older;
@@ -158,7 +158,7 @@ impl Reader {
         self.is_attached && self.is_caught_up() && self.is_bound()
     }
 
-    /// Returns whether the current life is one of the broker that is read. What the log has before another one begins is in no life: the
+    /// Returns whether the current life is one of the broker that is read. Records before another one begins are in no life: the
     /// broker may have used the numbers before.
     pub(crate) fn is_bound(&self) -> bool {
         self.life.is_some_and(|(_, binding)| binding == self.binding)
@@ -252,7 +252,7 @@ impl Reader {
         self.fill.is_requested = false;
     }
 
-    /// Begins again, after what was read has gone. Channels that the node serves keep their histories until the reader is attached again.
+    /// Begins again, after records that were read have gone. Channels that the node serves keep their histories until the reader is attached again.
     pub(crate) fn restart(&mut self, now: Duration) {
         let (serving, fill_bytes) = (self.serving, self.fill_bytes);
         *self = Reader::new(fill_bytes, now);
@@ -272,7 +272,7 @@ impl Reader {
 
     fn raise_floor(&mut self, floor: u64) {
         self.floor = floor;
-        // What is older has no part in it.
+        // Older records have no part in it.
         self.fill.is_done = true;
         for logged in self.channels.values_mut() {
             logged.mark.raise(&mut logged.history, floor);

@@ -1,4 +1,4 @@
-//! The channels whose publications are in a log: the partitions that this node reads, and what it appends.
+//! The channels whose publications are in a log: the partitions that this node reads, and its appends.
 //!
 //! ```text
 //! publication ─▶ owner ─ Append ─▶ log ─ Records ─▶ owner: history, mirrors, and the outcome for the publisher
@@ -63,7 +63,7 @@ pub struct LogCounts {
 /// The state of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogReport {
-    /// This node delivers what is appended to its partitions.
+    /// Entries that are appended to the partitions of this node arrive.
     pub is_ready: bool,
     /// The adapter reaches the broker.
     pub is_connected: bool,
@@ -73,7 +73,7 @@ pub struct LogReport {
     pub partitions: usize,
     /// Those that this node owns.
     pub owned: usize,
-    /// Those of them whose own entries it reads.
+    /// Owned partitions whose entries it reads.
     pub live: usize,
     /// The channels with publications in the log that this node has.
     pub channels: usize,

@@ -364,17 +364,13 @@ impl Node {
         now: Duration,
     ) {
         let logged = self.logged_partition(&channel, &settings);
-        match self.admit(&channel, logged.is_some(), now) {
-            Admission::Elsewhere | Admission::Hold => {
-                return self.reject_subscription(from, number, &channel);
-            }
-            Admission::Unready => {
-                self.send(from, Frame::NotOwner { number });
-                return;
-            }
-            Admission::Acting | Admission::Create => {}
+        let admission = self.admit(&channel, logged.is_some(), now);
+        if matches!(admission, Admission::Elsewhere | Admission::Hold) {
+            return self.reject_subscription(from, number, &channel);
         }
-        if logged.is_some_and(|partition| self.must_wait_for_log(partition, position, now)) {
+        if admission == Admission::Unready
+            || logged.is_some_and(|partition| self.must_wait_for_log(partition, position, now))
+        {
             // It subscribes again.
             self.send(from, Frame::NotOwner { number });
             return;
@@ -386,17 +382,7 @@ impl Node {
         };
         owned.last_used = now;
         owned.interests.retain(|interest| interest.node != from);
-        if let Some(before) = position.filter(|position| position.offset > 0) {
-            let is_foreign = before.epoch != owned.epoch && !owned.replaced.contains(&before.epoch);
-            if owned.log.is_some() {
-                // The epoch is that of the log.
-            } else if is_foreign && is_known && owned.history.is_some() {
-                // Another node has published in the channel meanwhile.
-                self.replace_epoch(&channel, before.epoch, now);
-            } else if is_foreign {
-                owned.remember(before.epoch);
-            }
-        }
+        self.note_foreign_epoch(&channel, position, is_known, now);
         self.refresh_history(&channel);
         let Some(owned) = self.owned.channels.get_mut(&channel) else {
             return;
@@ -429,6 +415,30 @@ impl Node {
         self.charge(from, state.cost());
         self.send(from, Frame::State { number, state });
         self.send_without_offsets(from, number, missed);
+    }
+
+    /// Notes the epoch of a mirror that is not one of the channel: another node has been its owner.
+    fn note_foreign_epoch(
+        &mut self,
+        channel: &Arc<str>,
+        position: Option<StreamPosition>,
+        is_known: bool,
+        now: Duration,
+    ) {
+        let owned = self.owned.channels.get_mut(channel);
+        // The epoch of a log is that of its readers.
+        let owned = owned.filter(|owned| owned.log.is_none());
+        let before = position.filter(|position| position.offset > 0);
+        let (Some(owned), Some(before)) = (owned, before) else {
+            return;
+        };
+        let is_foreign = before.epoch != owned.epoch && !owned.replaced.contains(&before.epoch);
+        if is_foreign && is_known && owned.history.is_some() {
+            // Another node has published in the channel meanwhile.
+            self.replace_epoch(channel, before.epoch, now);
+        } else if is_foreign {
+            owned.remember(before.epoch);
+        }
     }
 
     fn send_without_offsets(&mut self, to: Uid, number: u32, missed: Vec<Arc<Published>>) {

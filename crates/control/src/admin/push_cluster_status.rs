@@ -55,7 +55,7 @@ pub(super) struct LogRow {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) reason: String,
     pub(super) partitions: usize,
-    /// The partitions that this node owns, and those of them that it reads.
+    /// The partitions that this node owns, and the owned ones that it reads.
     pub(super) owned_partitions: usize,
     pub(super) live_partitions: usize,
     /// Channels whose publications in the log this node has.

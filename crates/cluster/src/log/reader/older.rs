@@ -75,7 +75,7 @@ impl Reader {
         self.oldest_ms = Some(self.oldest_ms.map_or(time_ms, |oldest| oldest.min(time_ms)));
         match record.entry {
             Ok(Entry::Life { life, .. }) => {
-                // What is older is of another life.
+                // Older records are of another life.
                 part.publications.clear();
                 part.keys = IdempotencyKeys::default();
                 part.firsts.clear();

@@ -1,4 +1,4 @@
-//! What this node appends to the log.
+//! The appends of this node to the log.
 
 use super::*;
 use crate::frame::{Publish, PublishOutcome, cost};

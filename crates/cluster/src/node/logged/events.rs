@@ -1,4 +1,4 @@
-//! What this node reads from the log.
+//! The records that this node reads from the log.
 
 use super::*;
 use crate::log::reader::{Opening, Read};
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// Begins to read a partition again, whose last records are gone. What it has is served until the log is read again, in a new life.
+    /// Begins to read a partition again, whose last records are gone. The node serves its histories until the log is read again, in a new life.
     fn roll_back(&mut self, partition: Partition, now: Duration) {
         let Some(log) = &mut self.log else { return };
         let Some(followed) = log.followed.get_mut(&partition) else {

@@ -225,7 +225,7 @@ impl Node {
         }
     }
 
-    /// Drops what is not used any more.
+    /// Drops unused channels and keys.
     pub(super) fn expire_logged(&mut self, now: Duration) {
         if let Some(log) = &mut self.log {
             for followed in log.followed.values_mut() {

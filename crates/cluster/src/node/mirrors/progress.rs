@@ -15,7 +15,7 @@ impl Mirrors {
         }
     }
 
-    /// Forgets what a node has reported that is gone.
+    /// Forgets the reports of a node that is gone.
     pub(in crate::node) fn forget_progress(&mut self, owner: Uid) {
         self.progress.retain(|(uid, _), _| *uid != owner);
     }

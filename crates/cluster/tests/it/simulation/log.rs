@@ -1,6 +1,6 @@
 //! A log under the seed: it appends with delays, loses its last records, acknowledges ambiguously, lags and vanishes.
 //!
-//! What the log has is folded as it is appended ([`Fold`]), without the reader of the node: the publications of each life by channel.
+//! Entries are folded as they are appended ([`Fold`]), without the reader of the node: the publications of each life by channel.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,7 +20,7 @@ use ringmain_hub::history::{Epoch, StreamPosition};
 enum Numbers {
     /// One by one in each partition, as Kafka.
     Dense,
-    /// Those of all partitions, as JetStream.
+    /// One by one over the partitions, as JetStream.
     Shared,
     /// By the time, as Redis: never twice.
     Time,
@@ -70,7 +70,7 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    /// Forgets what was checked.
+    /// Forgets the publications that were checked.
     pub(super) fn clear(&mut self) {
         self.publications.clear();
     }
@@ -154,7 +154,7 @@ impl MemoryLog {
         now < self.away_until
     }
 
-    /// A node has ended. What it has sent may still arrive.
+    /// A node has ended. Its requests may still arrive.
     pub(super) fn remove_host(&mut self, host: usize, now: Duration) {
         let Some(connection) = self.connections.remove(&host) else {
             return;
@@ -437,7 +437,7 @@ impl MemoryLog {
         self.send(host, event, now);
     }
 
-    /// The connection of a node, or of all, is lost.
+    /// The connection of a node, or of each, is lost.
     pub(super) fn cut(&mut self, host: Option<usize>, now: Duration) {
         let hosts: Vec<usize> = match host {
             Some(host) => vec![host],
@@ -446,7 +446,7 @@ impl MemoryLog {
         for host in hosts {
             let connection = self.connections.entry(host).or_default();
             let follows: BTreeSet<Partition> = std::mem::take(&mut connection.follows).into_keys().collect();
-            // What was on its way is lost; outcomes of appends are unknown.
+            // Events on their way are lost; outcomes of appends are unknown.
             let events = std::mem::take(&mut connection.events);
             for (at, event) in events {
                 match event {
@@ -584,7 +584,7 @@ impl Stream {
         }
     }
 
-    /// Forgets what was taken back.
+    /// Forgets the keys of records that were taken back.
     fn refold(&mut self, is_shortened: bool) {
         let end = self.records.back().map_or(0, |stored| stored.number);
         self.fold.keys.retain(|_, (number, _)| *number <= end);

@@ -25,17 +25,7 @@ impl Builder<'_> {
     ) -> Option<Arc<PushCluster>> {
         let position = at.position;
         let part = at.value?;
-        if !push.nats.is_empty() || !push.sources.is_empty() {
-            let expected = "no consumers of brokers in a cluster: their records would reach the clients of one node only";
-            self.errors.report(position, expected, "some");
-            return None;
-        }
-        if push.state_dir.is_some() {
-            let expected =
-                "no `state_dir` in a cluster: a node takes the state of its channels from the other nodes";
-            self.errors.report(position, expected, "a directory");
-            return None;
-        }
+        self.check_cluster_conflicts(push, position)?;
         let is_complete = part.listen.is_some() && part.nodes.is_some();
         if !is_complete {
             let found = match (&part.listen, &part.nodes) {
@@ -92,6 +82,22 @@ impl Builder<'_> {
             tls,
             log,
         }))
+    }
+
+    /// Reports keys that cannot be used in a cluster.
+    fn check_cluster_conflicts(&self, push: &model::Push, position: FilePosition) -> Option<()> {
+        let (expected, found) = if !push.nats.is_empty() || !push.sources.is_empty() {
+            let expected = "no consumers of brokers in a cluster: their records would reach the clients of one node only";
+            (expected, "some")
+        } else if push.state_dir.is_some() {
+            let expected =
+                "no `state_dir` in a cluster: a node takes the state of its channels from the other nodes";
+            (expected, "a directory")
+        } else {
+            return Some(());
+        };
+        self.errors.report(position, expected, found);
+        None
     }
 
     fn build_cluster_address(&self, at: Field<String>) -> Option<(SocketAddr, FilePosition)> {

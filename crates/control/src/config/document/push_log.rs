@@ -21,7 +21,7 @@ pub(in crate::config) struct PushLogSection {
     pub(in crate::config) jetstream: Field<PushLogJetStreamSection>,
     /// A topic of Kafka.
     pub(in crate::config) kafka: Field<PushLogKafkaSection>,
-    /// The number of partitions, from 1 to 1024. Each is read by one node, so there must be more of them than nodes. It cannot be changed
+    /// The number of partitions, from 1 to 1024. A partition is read by one node, so a log has more partitions than nodes. It cannot be changed
     /// without another prefix, stream or topic. Default: 64.
     pub(in crate::config) partitions: Field<u32>,
     /// The time for which the broker retains entries: set at each append to Redis, and when a stream or topic is created. Not less than the
@@ -66,19 +66,19 @@ pub(in crate::config) struct PushLogRedisSection {
     pub(in crate::config) database: Field<u32>,
     /// The beginning of the keys. Default: `ringmain`.
     pub(in crate::config) prefix: Field<String>,
-    /// Whether a restart or a failover of Redis may lose acknowledged entries. Default: `possible`.
+    /// The acknowledged entries that a restart or a failover of Redis may lose. Default: `possible`.
     pub(in crate::config) loss: Field<PushLogLoss>,
     /// With `loss: none`, the replicas that must have an entry before it is acknowledged. Default: 1.
     pub(in crate::config) replicas: Field<u16>,
 }
 
-/// Whether a restart or a failover of Redis may lose acknowledged entries.
+/// The acknowledged entries that a restart or a failover of Redis may lose.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum PushLogLoss {
-    /// It may: after a restart or a failover channels start a new epoch, and clients are notified.
+    /// Some: after a restart or a failover channels start a new epoch, and clients are notified.
     Possible,
-    /// It may not: entries are acknowledged once the append-only file and `replicas` have them (`WAITAOF`, Redis 7.2 or later), and epochs
+    /// None: entries are acknowledged once the append-only file and `replicas` have them (`WAITAOF`, Redis 7.2 or later), and epochs
     /// continue after a failover.
     None,
 }

@@ -28,7 +28,7 @@ impl World {
         World::populated(world)
     }
 
-    /// Lets clients begin anew.
+    /// Lets clients begin again without positions.
     pub(in crate::simulation) fn forget_positions(&mut self) {
         self.clients.iter_mut().for_each(|client| client.position = None);
     }
