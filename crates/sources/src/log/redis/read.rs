@@ -82,11 +82,7 @@ impl Ends {
 }
 
 pub(super) fn unexpected() -> RedisError {
-    (
-        redis::ErrorKind::UnexpectedReturnType,
-        "an unexpected reply about a stream",
-    )
-        .into()
+    (redis::ErrorKind::UnexpectedReturnType, "an unexpected reply about a stream").into()
 }
 
 /// The command for the ends of a stream.
@@ -96,18 +92,14 @@ pub(super) fn ends_command(stream: &str) -> Cmd {
     command
 }
 
-/// Reads the entries behind positions. Without any, a read that `blocks` waits for some.
+/// Reads the entries behind positions, and waits for some if there are none.
 pub(super) fn read_command<'s>(
     streams: impl Iterator<Item = (&'s str, EntryId)> + Clone,
     count: usize,
-    blocks: bool,
 ) -> Cmd {
     let mut command = cmd("XREAD");
     command.arg("COUNT").arg(count);
-    if blocks {
-        command.arg("BLOCK").arg(BLOCK.as_millis() as u64);
-    }
-    command.arg("STREAMS");
+    command.arg("BLOCK").arg(BLOCK.as_millis() as u64).arg("STREAMS");
     for (stream, _) in streams.clone() {
         command.arg(stream);
     }
@@ -137,9 +129,7 @@ pub(super) fn read_reply(reply: Value) -> Option<Vec<(Bytes, Vec<StreamEntry>)>>
     let streams = match reply {
         Value::Array(streams) => {
             let pairs = streams.into_iter().map(|stream| match stream {
-                Value::Array(pair) => <[Value; 2]>::try_from(pair)
-                    .ok()
-                    .map(|[name, entries]| (name, entries)),
+                Value::Array(pair) => <[Value; 2]>::try_from(pair).ok().map(|[name, entries]| (name, entries)),
                 _ => None,
             });
             pairs.collect::<Option<Vec<_>>>()?
@@ -166,9 +156,7 @@ fn entry(value: Value) -> Option<StreamEntry> {
     let id = entry_id(&id)?;
     // An entry of another program has other fields: it is no entry of a log.
     let bytes = match fields {
-        Value::Array(fields) => <[Value; 2]>::try_from(fields)
-            .ok()
-            .and_then(|[_, value]| bytes(value)),
+        Value::Array(fields) => <[Value; 2]>::try_from(fields).ok().and_then(|[_, value]| bytes(value)),
         _ => None,
     };
     Some(StreamEntry {
@@ -196,10 +184,7 @@ fn bytes(value: Value) -> Option<Bytes> {
 /// Names and values, in either version of the protocol.
 fn pairs(value: Value) -> Option<Vec<(Bytes, Value)>> {
     match value {
-        Value::Map(pairs) => pairs
-            .into_iter()
-            .map(|(name, value)| Some((bytes(name)?, value)))
-            .collect(),
+        Value::Map(pairs) => pairs.into_iter().map(|(name, value)| Some((bytes(name)?, value))).collect(),
         Value::Array(parts) => {
             let mut parts = parts.into_iter();
             let mut pairs = Vec::new();
@@ -233,12 +218,7 @@ pub(super) async fn tail(
     // Descending.
     while read < size && !part.is_first {
         let mut command = cmd("XREVRANGE");
-        command
-            .arg(stream)
-            .arg(end.to_string())
-            .arg("-")
-            .arg("COUNT")
-            .arg(TAIL_ENTRIES);
+        command.arg(stream).arg(end.to_string()).arg("-").arg("COUNT").arg(TAIL_ENTRIES);
         let entries = command.query_async(&mut connection).await?;
         let entries = entries_of(entries).ok_or_else(unexpected)?;
         part.is_first = entries.len() < TAIL_ENTRIES;
@@ -314,12 +294,7 @@ mod tests {
 
     #[test]
     fn entries_are_read_in_both_protocols() {
-        let entries = || {
-            Value::Array(vec![
-                entry("1-1", &["e", "x"]),
-                entry("1-2", &["a", "b", "c", "d"]),
-            ])
-        };
+        let entries = || Value::Array(vec![entry("1-1", &["e", "x"]), entry("1-2", &["a", "b", "c", "d"])]);
         let list = Value::Array(vec![Value::Array(vec![bulk("s"), entries()])]);
         let map = Value::Map(vec![(bulk("s"), entries())]);
         for reply in [list, map] {
@@ -343,7 +318,7 @@ mod tests {
         assert!(first_of_millisecond < unpack(7 * SEQUENCES));
         assert!(first_of_millisecond > unpack(7 * SEQUENCES - 1));
         let streams = [("a", id("1-2")), ("b", id("3-4"))];
-        let command = read_command(streams.into_iter(), 5, true).get_packed_command();
+        let command = read_command(streams.into_iter(), 5).get_packed_command();
         let text = String::from_utf8_lossy(&command).replace("\r\n", " ");
         assert!(text.ends_with("$7 STREAMS $1 a $1 b $3 1-2 $3 3-4 "), "{text}");
     }
