@@ -43,7 +43,9 @@ pub(super) fn add_command(pipeline: &mut Pipeline, sent: &Sent, oldest: Option<E
         let command = pipeline.cmd("EVAL").arg(APPEND_ONCE).arg(2);
         command.arg(stream).arg(keys::identity(stream, key));
         command.arg(oldest.unwrap_or_default().to_string()).arg(id);
-        command.arg(&*append.entry).arg((key.window.as_millis() as u64).max(1));
+        command
+            .arg(&*append.entry)
+            .arg((key.window.as_millis() as u64).max(1));
         command.arg(sent.numberless.map(|id| id.to_string()).unwrap_or_default());
         return;
     }
@@ -105,7 +107,10 @@ fn appended(id: EntryId) -> Outcome {
 /// Returns whether another node of the cluster has a partition, or has it soon.
 pub(super) fn is_elsewhere(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
-    matches!(error.kind(), redis::ErrorKind::Server(Ask | ClusterDown | Moved | TryAgain))
+    matches!(
+        error.kind(),
+        redis::ErrorKind::Server(Ask | ClusterDown | Moved | TryAgain)
+    )
 }
 
 fn failed(error: RedisError) -> Outcome {
@@ -139,7 +144,8 @@ pub(super) fn add_wait(pipeline: &mut Pipeline, durability: Durability) {
 
 /// Returns whether the reply to that command says that the batch cannot be lost.
 pub(super) fn is_durable(durability: Durability, reply: Option<&Result<Value, RedisError>>) -> bool {
-    let at_least = |count: &Value, least: u16| matches!(count, Value::Int(count) if *count >= i64::from(least));
+    let at_least =
+        |count: &Value, least: u16| matches!(count, Value::Int(count) if *count >= i64::from(least));
     match (durability, reply) {
         (Durability::None, _) => true,
         (Durability::Replicas(replicas), Some(Ok(count))) => at_least(count, replicas),
@@ -178,7 +184,10 @@ mod tests {
             (once(id, 0), Outcome::Done(AppendOutcome::Appended(number), id)),
             (once(id, 1), Outcome::Done(AppendOutcome::Repeated(number), id)),
             (once(numberless, 0), Outcome::Numberless(numberless)),
-            (once(numberless, 1), Outcome::Done(AppendOutcome::Unknown, numberless)),
+            (
+                once(numberless, 1),
+                Outcome::Done(AppendOutcome::Unknown, numberless),
+            ),
             (Value::Nil, Outcome::Unexpected),
             (Value::Array(vec![Value::Int(1)]), Outcome::Unexpected),
         ] {
@@ -200,7 +209,11 @@ mod tests {
             (Durability::Files(0), Some(Value::Int(1)), false),
         ] {
             let reply = reply.map(Ok);
-            assert_eq!(is_durable(durability, reply.as_ref()), expected, "{durability:?} {reply:?}");
+            assert_eq!(
+                is_durable(durability, reply.as_ref()),
+                expected,
+                "{durability:?} {reply:?}"
+            );
         }
     }
 }

@@ -62,7 +62,9 @@ pub(super) async fn locate(
             ..Location::default()
         },
         Err(_) => Location {
-            failure: Some(Failure::Ended(format!("the cluster was not found within {LOCATE_TIMEOUT:?}"))),
+            failure: Some(Failure::Ended(format!(
+                "the cluster was not found within {LOCATE_TIMEOUT:?}"
+            ))),
             ..Location::default()
         },
     }
@@ -161,7 +163,9 @@ async fn bind(
     command.arg(before.unwrap_or_default()).arg(run_id).arg(binding);
     let (now, noted): (String, u64) = command.query_async(control).await?;
     if now != run_id {
-        return Err(Failure::Ended("a partition was moved at the same time".to_owned()));
+        return Err(Failure::Ended(
+            "a partition was moved at the same time".to_owned(),
+        ));
     }
     Ok(Binding(noted))
 }
@@ -205,7 +209,9 @@ impl Slots {
             let [Value::Int(from), Value::Int(to), Value::Array(master), ..] = &**parts else {
                 return None;
             };
-            let [name, Value::Int(port), ..] = &**master else { return None };
+            let [name, Value::Int(port), ..] = &**master else {
+                return None;
+            };
             // A node that does not know its own name leaves it out.
             let name = match name {
                 Value::BulkString(name) => str::from_utf8(name).ok().filter(|name| !name.is_empty()),
@@ -213,7 +219,11 @@ impl Slots {
                 _ => None,
             };
             let name = name.unwrap_or(host);
-            Some((u16::try_from(*from).ok()?, u16::try_from(*to).ok()?, format!("{name}:{port}")))
+            Some((
+                u16::try_from(*from).ok()?,
+                u16::try_from(*to).ok()?,
+                format!("{name}:{port}"),
+            ))
         };
         ranges.iter().map(range).collect::<Option<_>>().map(Slots)
     }

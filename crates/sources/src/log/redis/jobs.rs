@@ -164,7 +164,11 @@ struct Batch {
 }
 
 impl Batch {
-    async fn run(mut self, mut pending: Vec<Sent>, mut closed: watch::Receiver<()>) -> Vec<(Queued, Outcome)> {
+    async fn run(
+        mut self,
+        mut pending: Vec<Sent>,
+        mut closed: watch::Receiver<()>,
+    ) -> Vec<(Queued, Outcome)> {
         for _ in 0..NUMBER_ATTEMPTS {
             if pending.is_empty() {
                 break;
@@ -186,7 +190,9 @@ impl Batch {
                 }
             }
         }
-        let unfinished = pending.into_iter().map(|sent| (sent.queued, Outcome::Unknown(None)));
+        let unfinished = pending
+            .into_iter()
+            .map(|sent| (sent.queued, Outcome::Unknown(None)));
         self.outcomes.extend(unfinished);
         self.outcomes
     }
@@ -213,7 +219,9 @@ impl Batch {
             match outcome {
                 Outcome::Numberless(id) => {
                     let partition = sent.queued.append.partition;
-                    let is_first = again.iter().all(|other| other.queued.append.partition != partition);
+                    let is_first = again
+                        .iter()
+                        .all(|other| other.queued.append.partition != partition);
                     // The first one moves the stream to the next millisecond, the others follow.
                     sent.explicit = is_first.then_some(EntryId {
                         millis: id.millis + 1,
@@ -273,10 +281,15 @@ pub(super) fn open_own<'l>(
     let address = connected.address.clone();
     Box::pin(async move {
         let open = async {
-            let ends = read::ends_command(&stream.name).query_async::<Value>(&mut control).await;
+            let ends = read::ends_command(&stream.name)
+                .query_async::<Value>(&mut control)
+                .await;
             let ends = Ends::of(ends);
             let access = Access::resolve(&redis.access).await.map_err(unreachable_node)?;
-            let own = access.open_at(&address, READ_RESPONSE_TIME).await.map_err(unreachable_node)?;
+            let own = access
+                .open_at(&address, READ_RESPONSE_TIME)
+                .await
+                .map_err(unreachable_node)?;
             Ok(vec![OpenedStream {
                 opening: stream.opening,
                 ends,
@@ -292,7 +305,12 @@ pub(super) fn open_own<'l>(
 }
 
 fn unreachable_node(failure: Failure) -> RedisError {
-    (redis::ErrorKind::Io, "a node cannot be reached", failure.to_string()).into()
+    (
+        redis::ErrorKind::Io,
+        "a node cannot be reached",
+        failure.to_string(),
+    )
+        .into()
 }
 
 fn is_closed() -> RedisError {

@@ -31,7 +31,11 @@ fn crc(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
         (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
             let shifted = crc << 1;
-            if crc & 0x8000 == 0 { shifted } else { shifted ^ 0x1021 }
+            if crc & 0x8000 == 0 {
+                shifted
+            } else {
+                shifted ^ 0x1021
+            }
         })
     })
 }

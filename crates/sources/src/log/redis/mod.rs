@@ -167,14 +167,23 @@ impl<'l> Adapter<'l> {
     }
 
     fn request_tail(&mut self, partition: Partition, number: u64, bytes: usize) {
-        let generation = self.partitions.follows.get(partition).map(|(_, generation)| generation);
+        let generation = self
+            .partitions
+            .follows
+            .get(partition)
+            .map(|(_, generation)| generation);
         let state = self.partitions.state(partition);
         let connected = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
         let (Some(generation), Some((state, connected))) = (generation, connected) else {
             return self.outbox.push(LogEvent::Closed { partition });
         };
-        self.jobs
-            .push(jobs::tail(connected, state, (partition, generation), number, bytes));
+        self.jobs.push(jobs::tail(
+            connected,
+            state,
+            (partition, generation),
+            number,
+            bytes,
+        ));
     }
 
     /// Starts what may be done at each server.
@@ -188,11 +197,14 @@ impl<'l> Adapter<'l> {
                     millis: connected.newest_ms.saturating_sub(retention),
                     sequence: 0,
                 };
-                self.jobs.push(jobs::append(*id, connected, &self.partitions, batch, oldest));
+                self.jobs
+                    .push(jobs::append(*id, connected, &self.partitions, batch, oldest));
             }
             let waiting = self.partitions.take_waiting(*id);
             if is_cluster(self.redis) {
-                let jobs = waiting.into_iter().map(|stream| jobs::open_own(*id, connected, self.redis, stream));
+                let jobs = waiting
+                    .into_iter()
+                    .map(|stream| jobs::open_own(*id, connected, self.redis, stream));
                 self.jobs.extend(jobs);
                 continue;
             }
@@ -216,7 +228,8 @@ impl<'l> Adapter<'l> {
         if is_cluster(self.redis) {
             for (id, connection, stream) in self.partitions.take_unread() {
                 if let Some(connected) = self.servers.get(&id) {
-                    self.jobs.push(jobs::read(id, connected, connection, vec![stream]));
+                    self.jobs
+                        .push(jobs::read(id, connected, connection, vec![stream]));
                 }
             }
         }
@@ -264,7 +277,8 @@ impl<'l> Adapter<'l> {
                 (connected.address.clone(), node)
             });
             let known = known.collect();
-            self.jobs.push(jobs::locate(redis, wait, self.partitions.unplaced(), known));
+            self.jobs
+                .push(jobs::locate(redis, wait, self.partitions.unplaced(), known));
         }
     }
 
@@ -322,7 +336,10 @@ impl<'l> Adapter<'l> {
             partitions,
         } in location.nodes
         {
-            let found = self.servers.iter().find(|(_, connected)| connected.address == address);
+            let found = self
+                .servers
+                .iter()
+                .find(|(_, connected)| connected.address == address);
             let id = match (found.map(|(id, _)| *id), server) {
                 (Some(id), _) => id,
                 (None, Some(server)) => self.add_server(server, address),
@@ -418,7 +435,13 @@ impl<'l> Adapter<'l> {
     }
 
     /// A batch has ended: appends that were not executed are the next ones, those of partitions that are elsewhere wait for them.
-    fn return_to_queue(&mut self, id: ServerId, again: Vec<Queued>, newest: u64, elsewhere: BTreeSet<Partition>) {
+    fn return_to_queue(
+        &mut self,
+        id: ServerId,
+        again: Vec<Queued>,
+        newest: u64,
+        elsewhere: BTreeSet<Partition>,
+    ) {
         let Some(connected) = self.servers.get_mut(&id) else {
             return self.parked.put_back(again);
         };
@@ -426,7 +449,9 @@ impl<'l> Adapter<'l> {
         connected.newest_ms = connected.newest_ms.max(newest);
         connected.queue.put_back(again);
         if !elsewhere.is_empty() {
-            let displaced = connected.queue.extract(|partition| elsewhere.contains(&partition));
+            let displaced = connected
+                .queue
+                .extract(|partition| elsewhere.contains(&partition));
             self.parked.put_back(displaced);
         }
     }
@@ -510,7 +535,10 @@ impl<'l> Adapter<'l> {
         connected.reading.size.note(entries.len(), bytes);
         connected.newest_ms = connected.newest_ms.max(last.id.millis);
         let partition = stream.partition;
-        match self.partitions.advance(stream, [first.id, last.id], self.log.retention) {
+        match self
+            .partitions
+            .advance(stream, [first.id, last.id], self.log.retention)
+        {
             Advance::Read => {
                 let records = entries.iter().filter_map(StreamEntry::record).collect();
                 self.outbox.records(partition, records, now_ms);

@@ -85,8 +85,13 @@ impl Partitions {
     /// Returns the open partitions of a server that are read together, with their positions.
     pub(super) fn open_at(&self, server: ServerId) -> Vec<ReadStream> {
         let open = self.follows.all_open().filter_map(|partition| {
-            let state = self.state(partition).filter(|state| state.server == Some(server))?;
-            let (position, generation) = self.follows.get(partition).filter(|(position, _)| position.own.is_none())?;
+            let state = self
+                .state(partition)
+                .filter(|state| state.server == Some(server))?;
+            let (position, generation) = self
+                .follows
+                .get(partition)
+                .filter(|(position, _)| position.own.is_none())?;
             Some(ReadStream {
                 partition,
                 generation,
@@ -119,7 +124,12 @@ impl Partitions {
     }
 
     /// Notes the entries that were read.
-    pub(super) fn advance(&mut self, stream: &ReadStream, [first, last]: [EntryId; 2], retention: Duration) -> Advance {
+    pub(super) fn advance(
+        &mut self,
+        stream: &ReadStream,
+        [first, last]: [EntryId; 2],
+        retention: Duration,
+    ) -> Advance {
         let Some(position) = self.follows.get_mut(stream.partition, stream.generation) else {
             return Advance::Stale;
         };
@@ -150,7 +160,9 @@ impl Partitions {
     pub(super) fn unplaced(&self) -> Vec<(Partition, String)> {
         let states = self.all().zip(&self.states);
         let unplaced = states.filter(|(_, state)| state.server.is_none());
-        unplaced.map(|(partition, state)| (partition, state.stream.to_string())).collect()
+        unplaced
+            .map(|(partition, state)| (partition, state.stream.to_string()))
+            .collect()
     }
 
     /// A partition is at a server. Returns whether it had another binding before.
@@ -216,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_far_behind_is_verified_again() {
-        let at = |seconds| EntryId {
+        let at = |seconds: u64| EntryId {
             millis: unpack(0).millis + 1000 * seconds,
             sequence: 0,
         };
@@ -229,10 +241,17 @@ mod tests {
             ([at(1103), at(1104)], Advance::Doubtful),
             ([at(1105), at(1105)], Advance::Stale),
         ] {
-            assert_eq!(partitions.advance(&stream, entries, RETENTION), expected, "{entries:?}");
+            assert_eq!(
+                partitions.advance(&stream, entries, RETENTION),
+                expected,
+                "{entries:?}"
+            );
         }
         let again = open(&mut partitions, at(1052));
-        assert_eq!(partitions.advance(&again, [at(1103), at(1104)], RETENTION), Advance::Read);
+        assert_eq!(
+            partitions.advance(&again, [at(1103), at(1104)], RETENTION),
+            Advance::Read
+        );
     }
 
     #[test]
@@ -245,8 +264,14 @@ mod tests {
         assert_eq!(partitions.open_at(ServerId(0)).len(), 1);
         assert_eq!(partitions.remove_server(ServerId(1)), []);
         assert_eq!(partitions.remove_server(ServerId(0)), [ONE]);
-        assert_eq!((partitions.unplaced().len(), partitions.open_at(ServerId(0)).len()), (3, 0));
-        assert!(partitions.place(ONE, ServerId(2), Binding(8)), "it has another binding");
+        assert_eq!(
+            (partitions.unplaced().len(), partitions.open_at(ServerId(0)).len()),
+            (3, 0)
+        );
+        assert!(
+            partitions.place(ONE, ServerId(2), Binding(8)),
+            "it has another binding"
+        );
         assert!(!partitions.displace(ONE), "it was closed before");
     }
 }

@@ -82,7 +82,11 @@ impl Ends {
 }
 
 pub(super) fn unexpected() -> RedisError {
-    (redis::ErrorKind::UnexpectedReturnType, "an unexpected reply about a stream").into()
+    (
+        redis::ErrorKind::UnexpectedReturnType,
+        "an unexpected reply about a stream",
+    )
+        .into()
 }
 
 /// The command for the ends of a stream.
@@ -129,7 +133,9 @@ pub(super) fn read_reply(reply: Value) -> Option<Vec<(Bytes, Vec<StreamEntry>)>>
     let streams = match reply {
         Value::Array(streams) => {
             let pairs = streams.into_iter().map(|stream| match stream {
-                Value::Array(pair) => <[Value; 2]>::try_from(pair).ok().map(|[name, entries]| (name, entries)),
+                Value::Array(pair) => <[Value; 2]>::try_from(pair)
+                    .ok()
+                    .map(|[name, entries]| (name, entries)),
                 _ => None,
             });
             pairs.collect::<Option<Vec<_>>>()?
@@ -156,7 +162,9 @@ fn entry(value: Value) -> Option<StreamEntry> {
     let id = entry_id(&id)?;
     // An entry of another program has other fields: it is no entry of a log.
     let bytes = match fields {
-        Value::Array(fields) => <[Value; 2]>::try_from(fields).ok().and_then(|[_, value]| bytes(value)),
+        Value::Array(fields) => <[Value; 2]>::try_from(fields)
+            .ok()
+            .and_then(|[_, value]| bytes(value)),
         _ => None,
     };
     Some(StreamEntry {
@@ -184,7 +192,10 @@ fn bytes(value: Value) -> Option<Bytes> {
 /// Names and values, in either version of the protocol.
 fn pairs(value: Value) -> Option<Vec<(Bytes, Value)>> {
     match value {
-        Value::Map(pairs) => pairs.into_iter().map(|(name, value)| Some((bytes(name)?, value))).collect(),
+        Value::Map(pairs) => pairs
+            .into_iter()
+            .map(|(name, value)| Some((bytes(name)?, value)))
+            .collect(),
         Value::Array(parts) => {
             let mut parts = parts.into_iter();
             let mut pairs = Vec::new();
@@ -218,7 +229,12 @@ pub(super) async fn tail(
     // Descending.
     while read < size && !part.is_first {
         let mut command = cmd("XREVRANGE");
-        command.arg(stream).arg(end.to_string()).arg("-").arg("COUNT").arg(TAIL_ENTRIES);
+        command
+            .arg(stream)
+            .arg(end.to_string())
+            .arg("-")
+            .arg("COUNT")
+            .arg(TAIL_ENTRIES);
         let entries = command.query_async(&mut connection).await?;
         let entries = entries_of(entries).ok_or_else(unexpected)?;
         part.is_first = entries.len() < TAIL_ENTRIES;
@@ -294,7 +310,12 @@ mod tests {
 
     #[test]
     fn entries_are_read_in_both_protocols() {
-        let entries = || Value::Array(vec![entry("1-1", &["e", "x"]), entry("1-2", &["a", "b", "c", "d"])]);
+        let entries = || {
+            Value::Array(vec![
+                entry("1-1", &["e", "x"]),
+                entry("1-2", &["a", "b", "c", "d"]),
+            ])
+        };
         let list = Value::Array(vec![Value::Array(vec![bulk("s"), entries()])]);
         let map = Value::Map(vec![(bulk("s"), entries())]);
         for reply in [list, map] {

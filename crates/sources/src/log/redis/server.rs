@@ -135,7 +135,11 @@ async fn durability(control: &mut MultiplexedConnection, replicas: u16) -> Resul
     let (file, fsync) = (setting("appendonly").await?, setting("appendfsync").await?);
     if file == "yes" && fsync == "always" {
         let is_enough = replicas == 0;
-        return Ok(if is_enough { Durability::None } else { Durability::Replicas(replicas) });
+        return Ok(if is_enough {
+            Durability::None
+        } else {
+            Durability::Replicas(replicas)
+        });
     }
     Err(Failure::Settings(format!(
         "`loss: none` needs `appendonly yes` at the server, and `appendfsync always` or Redis 7.2 or later; found appendonly {file}, appendfsync {fsync}"
@@ -154,7 +158,11 @@ pub(super) fn wait_command(durability: Durability) -> redis::Cmd {
             command
         }
         Durability::None | Durability::Replicas(_) => {
-            let replicas = if let Durability::Replicas(replicas) = durability { replicas } else { 0 };
+            let replicas = if let Durability::Replicas(replicas) = durability {
+                replicas
+            } else {
+                0
+            };
             let mut command = cmd("WAIT");
             command.arg(replicas);
             command
