@@ -135,13 +135,11 @@ fn id_of(value: &Value) -> Option<EntryId> {
     }
 }
 
-/// Adds the command that waits until a batch cannot be lost. Returns whether it needs one.
-pub(super) fn add_wait(pipeline: &mut Pipeline, durability: Durability) -> bool {
-    let needs_one = durability != Durability::None;
-    if needs_one {
+/// Adds the command that waits until a batch cannot be lost.
+pub(super) fn add_wait(pipeline: &mut Pipeline, durability: Durability) {
+    if durability != Durability::None {
         pipeline.add_command(wait_command(durability));
     }
-    needs_one
 }
 
 /// Returns whether the reply to that command says that the batch cannot be lost.

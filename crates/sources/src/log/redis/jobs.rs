@@ -27,8 +27,6 @@ use crate::redis::{Access, EntryId};
 const MASTER_INTERVAL: Duration = Duration::from_millis(500);
 /// The time within which a Sentinel responds.
 const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
-/// The time between reads that return nothing but entries that were read with their appends.
-const READ_PAUSE: Duration = Duration::from_millis(50);
 /// Attempts to append an entry whose identifier has no number.
 const NUMBER_ATTEMPTS: usize = 8;
 
@@ -37,10 +35,7 @@ pub(super) enum Done {
     Connected(Result<Box<Server>, Failure>),
     Located(Location),
     Failed(ServerId, Failure),
-    /// With the streams that were read behind the appends, and the reply.
-    Appended(ServerId, Vec<(Queued, Outcome)>, Option<(Vec<ReadStream>, Value)>),
-    /// The pause between two reads is over.
-    Resumed(ServerId),
+    Appended(ServerId, Vec<(Queued, Outcome)>),
     Opened(ServerId, Result<Vec<OpenedStream>, RedisError>),
     Read(ServerId, Vec<ReadStream>, Result<Value, RedisError>),
     /// The read was told to end.
@@ -132,7 +127,7 @@ pub(super) fn watch<'l>(id: ServerId, connected: &Connected, redis: &'l RedisLog
     }))
 }
 
-/// Appends a batch, and reads its partitions. `oldest`: entries before are deleted from the partitions of the batch.
+/// Appends a batch. `oldest`: entries before are deleted from the partitions of the batch.
 pub(super) fn append(
     id: ServerId,
     connected: &Connected,
@@ -140,7 +135,6 @@ pub(super) fn append(
     batch: Vec<Queued>,
     oldest: EntryId,
 ) -> Job<'static> {
-    let of_batch = batch.iter().map(|queued| queued.append.partition).collect();
     let sent = batch.into_iter().map(|queued| {
         let state = partitions.state(queued.append.partition);
         Sent {
@@ -151,26 +145,14 @@ pub(super) fn append(
         }
     });
     let pending = sent.collect();
-    let streams = partitions.read_together(&of_batch);
     let batch = Batch {
         control: connected.server.control.clone(),
         durability: connected.server.durability,
         oldest,
-        count: connected.reading.size.count(streams.len()),
-        streams,
-        read: None,
         outcomes: Vec::new(),
     };
     let closed = connected.closed.clone();
-    Box::pin(async move {
-        let Batch {
-            streams,
-            read,
-            outcomes,
-            ..
-        } = batch.run(pending, closed).await;
-        Done::Appended(id, outcomes, read.map(|read| (streams, read)))
-    })
+    Box::pin(async move { Done::Appended(id, batch.run(pending, closed).await) })
 }
 
 /// A batch of appends on its way.
@@ -178,15 +160,15 @@ struct Batch {
     control: MultiplexedConnection,
     durability: Durability,
     oldest: EntryId,
-    /// The streams that are read with the appends, so that no read has to be woken for them.
-    streams: Vec<ReadStream>,
-    count: usize,
-    read: Option<Value>,
     outcomes: Vec<(Queued, Outcome)>,
 }
 
 impl Batch {
-    async fn run(mut self, mut pending: Vec<Sent>, mut closed: watch::Receiver<()>) -> Batch {
+    async fn run(
+        mut self,
+        mut pending: Vec<Sent>,
+        mut closed: watch::Receiver<()>,
+    ) -> Vec<(Queued, Outcome)> {
         for _ in 0..NUMBER_ATTEMPTS {
             if pending.is_empty() {
                 break;
@@ -212,11 +194,11 @@ impl Batch {
             .into_iter()
             .map(|sent| (sent.queued, Outcome::Unknown(None)));
         self.outcomes.extend(unfinished);
-        self
+        self.outcomes
     }
 
     fn pipeline(&self, pending: &[Sent]) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(pending.len() + 2);
+        let mut pipeline = Pipeline::with_capacity(pending.len() + 1);
         pipeline.ignore_errors();
         let mut trimmed = BTreeSet::new();
         for sent in pending {
@@ -224,19 +206,11 @@ impl Batch {
             add_command(&mut pipeline, sent, trims.then_some(self.oldest));
         }
         add_wait(&mut pipeline, self.durability);
-        if !self.streams.is_empty() {
-            let positions = self.streams.iter().map(|stream| (&*stream.name, stream.last));
-            pipeline.add_command(read::read_command(positions, self.count, false));
-        }
         pipeline
     }
 
     /// Notes the outcomes. Returns the appends that have to be sent again, since their identifiers have no number.
-    fn settle(&mut self, pending: Vec<Sent>, mut replies: Vec<Result<Value, RedisError>>) -> Vec<Sent> {
-        if !self.streams.is_empty() {
-            // The stream's reader reports a failure.
-            self.read = replies.pop().and_then(Result::ok).or(self.read.take());
-        }
+    fn settle(&mut self, pending: Vec<Sent>, replies: Vec<Result<Value, RedisError>>) -> Vec<Sent> {
         let is_durable = is_durable(self.durability, replies.last());
         let mut replies = replies.into_iter();
         let mut again: Vec<Sent> = Vec::new();
@@ -354,20 +328,12 @@ pub(super) fn read(
     let count = connected.reading.size.count(streams.len());
     Box::pin(async move {
         let positions = streams.iter().map(|stream| (&*stream.name, stream.last));
-        let command = read::read_command(positions, count, true);
+        let command = read::read_command(positions, count);
         let reply = tokio::select! {
             reply = command.query_async::<Value>(&mut reading) => reply,
             _ = closed.changed() => Err(is_closed()),
         };
         Done::Read(id, streams, reply)
-    })
-}
-
-/// Waits before the next read.
-pub(super) fn pause(id: ServerId) -> Job<'static> {
-    Box::pin(async move {
-        sleep(READ_PAUSE).await;
-        Done::Resumed(id)
     })
 }
 

@@ -1,13 +1,10 @@
 //! Streams of Redis or Valkey as a log, one for each partition.
 //!
 //! ```text
-//! Append ─ queue ─ XADD …, XREAD, pipelined, one batch at a time ─▶ server      numbers: milliseconds since 2026 and sequence, packed
+//! Append ─ queue ─ XADD, pipelined, one batch at a time ─▶ server      numbers: milliseconds since 2026 and sequence, packed
 //! Follow ─ XINFO ─ Opened ─ XREAD BLOCK of all open partitions ─▶ Records
 //! failure: all is closed; located again (Sentinel, Cluster) and connected again; a server with another run ID is another binding
 //! ```
-//!
-//! The owner of a partition reads little but its own entries: they are read by the command behind their appends, and the read that waits for
-//! those of others pauses meanwhile.
 //!
 //! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed, and opened again at its new node once
 //! the move is complete: until then its appends wait.
@@ -75,8 +72,6 @@ struct Connected {
 #[derive(Debug, Default)]
 struct Reading {
     is_active: bool,
-    /// The last one has returned nothing new: the next one begins a little later.
-    is_paused: bool,
     /// Partitions were opened since it began: it is ended, and begins again with them.
     is_stale: bool,
     is_ending: bool,
@@ -217,7 +212,7 @@ impl<'l> Adapter<'l> {
                 self.jobs.push(jobs::open(*id, connected, waiting));
             }
             let reading = &mut connected.reading;
-            if !reading.is_active && (reading.is_stale || !reading.is_paused) {
+            if !reading.is_active {
                 let streams = self.partitions.open_at(*id);
                 if !streams.is_empty() {
                     reading.is_active = true;
@@ -225,7 +220,7 @@ impl<'l> Adapter<'l> {
                     let connection = connected.server.reading.clone();
                     self.jobs.push(jobs::read(*id, connected, connection, streams));
                 }
-            } else if reading.is_active && reading.is_stale && !reading.is_ending {
+            } else if reading.is_stale && !reading.is_ending {
                 reading.is_ending = true;
                 self.jobs.extend(jobs::end_read(*id, connected));
             }
@@ -249,17 +244,7 @@ impl<'l> Adapter<'l> {
             }
             Done::Located(location) => self.located(location),
             Done::Failed(id, failure) => self.fail(id, &failure),
-            Done::Appended(id, outcomes, read) => {
-                self.appended(id, outcomes);
-                if let Some((streams, reply)) = read {
-                    self.add_read(id, streams, reply);
-                }
-            }
-            Done::Resumed(id) => {
-                if let Some(connected) = self.servers.get_mut(&id) {
-                    connected.reading.is_paused = false;
-                }
-            }
+            Done::Appended(id, outcomes) => self.appended(id, outcomes),
             Done::Opened(id, streams) => self.opened(id, streams),
             Done::Read(id, streams, reply) => self.read(id, streams, reply),
             Done::ReadEnded(id) => {
@@ -522,70 +507,44 @@ impl<'l> Adapter<'l> {
             return;
         };
         connected.reading.is_active = false;
-        let reply = match (reply, &*streams) {
-            (Ok(reply), _) => reply,
+        let now_ms = connected.server.now_ms();
+        let reply = reply.and_then(|reply| read::read_reply(reply).ok_or_else(read::unexpected));
+        let read = match (reply, &*streams) {
+            (Ok(read), _) => read,
             (Err(error), [stream]) if is_elsewhere(&error) => {
                 return self.displace(stream.partition, &error.to_string());
             }
             (Err(error), _) => return self.fail(id, &error.into()),
         };
         self.retry.reset();
-        let is_together = !is_cluster(self.redis);
-        if self.add_read(id, streams, reply) == Some(0)
-            && is_together
-            && let Some(connected) = self.servers.get_mut(&id)
-        {
-            connected.reading.is_paused = true;
-            self.jobs.push(jobs::pause(id));
-        }
-    }
-
-    /// Adds the records of a reply. Returns how many are new. `None`: there was nothing, or a failure.
-    fn add_read(&mut self, id: ServerId, streams: Vec<ReadStream>, reply: Value) -> Option<usize> {
-        let now_ms = self.servers.get(&id)?.server.now_ms();
-        let Some(read) = read::read_reply(reply) else {
-            self.fail(id, &read::unexpected().into());
-            return None;
-        };
-        let is_empty = read.is_empty();
         let mut streams = streams.into_iter();
-        let mut count = 0;
         for (name, entries) in read {
             // Streams have the order of the command; those without entries are left out.
             let Some(stream) = streams.find(|stream| stream.name.as_bytes() == &*name) else {
-                self.fail(id, &read::unexpected().into());
-                return None;
+                return self.fail(id, &read::unexpected().into());
             };
-            count += self.add_records(id, &stream, &entries, now_ms);
+            self.add_records(id, &stream, &entries, now_ms);
         }
-        (!is_empty).then_some(count)
     }
 
-    fn add_records(
-        &mut self,
-        id: ServerId,
-        stream: &ReadStream,
-        entries: &[StreamEntry],
-        now_ms: i64,
-    ) -> usize {
-        let (Some(connected), Some(last)) = (self.servers.get_mut(&id), entries.last()) else {
-            return 0;
+    fn add_records(&mut self, id: ServerId, stream: &ReadStream, entries: &[StreamEntry], now_ms: i64) {
+        let (Some(connected), [first, ..], [.., last]) = (self.servers.get_mut(&id), entries, entries) else {
+            return;
         };
         let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
         connected.reading.size.note(entries.len(), bytes);
         connected.newest_ms = connected.newest_ms.max(last.id.millis);
         let partition = stream.partition;
-        match self.partitions.advance(stream, entries, self.log.retention) {
-            Advance::Read { known } => {
-                let records = entries[known..].iter().filter_map(StreamEntry::record).collect();
+        match self
+            .partitions
+            .advance(stream, [first.id, last.id], self.log.retention)
+        {
+            Advance::Read => {
+                let records = entries.iter().filter_map(StreamEntry::record).collect();
                 self.outbox.records(partition, records, now_ms);
-                entries.len() - known
             }
-            Advance::Doubtful => {
-                self.outbox.push(LogEvent::Closed { partition });
-                1
-            }
-            Advance::Known | Advance::Stale => 0,
+            Advance::Doubtful => self.outbox.push(LogEvent::Closed { partition }),
+            Advance::Stale => {}
         }
     }
 

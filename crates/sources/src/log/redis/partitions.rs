@@ -1,6 +1,5 @@
 //! Partitions: the keys of their streams, the servers that they are at, and the positions up to which they are read.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +9,6 @@ use ringmain_cluster::log::{Binding, Partition};
 use super::ServerId;
 use super::jobs::{OpeningStream, ReadStream};
 use super::keys;
-use super::read::StreamEntry;
 use crate::log::follows::Follows;
 use crate::redis::EntryId;
 
@@ -43,10 +41,7 @@ pub(super) enum Advance {
     Stale,
     /// Entries before may have been deleted: the partition is closed, and is verified when it is opened again.
     Doubtful,
-    /// All were read before.
-    Known,
-    /// So many were read before, the others were not.
-    Read { known: usize },
+    Read,
 }
 
 /// All partitions.
@@ -107,23 +102,6 @@ impl Partitions {
         open.collect()
     }
 
-    /// Returns those of these partitions that are read together, with their positions.
-    pub(super) fn read_together(&self, partitions: &BTreeSet<Partition>) -> Vec<ReadStream> {
-        let streams = partitions.iter().filter_map(|partition| {
-            let (position, generation) = self
-                .follows
-                .get(*partition)
-                .filter(|(position, _)| position.own.is_none())?;
-            Some(ReadStream {
-                partition: *partition,
-                generation,
-                name: Arc::clone(&self.state(*partition)?.stream),
-                last: position.last,
-            })
-        });
-        streams.collect()
-    }
-
     /// Takes the open partitions that have connections of their own and are not being read.
     pub(super) fn take_unread(&mut self) -> Vec<(ServerId, MultiplexedConnection, ReadStream)> {
         let open: Vec<Partition> = self.follows.all_open().collect();
@@ -145,29 +123,25 @@ impl Partitions {
         unread.collect()
     }
 
-    /// Notes entries that were read, of which some may be known: two reads may begin at the same position.
+    /// Notes the entries that were read.
     pub(super) fn advance(
         &mut self,
         stream: &ReadStream,
-        entries: &[StreamEntry],
+        [first, last]: [EntryId; 2],
         retention: Duration,
     ) -> Advance {
         let Some(position) = self.follows.get_mut(stream.partition, stream.generation) else {
             return Advance::Stale;
         };
-        let known = entries.partition_point(|entry| entry.id <= position.last);
-        let ([first, .., last] | [first @ last]) = &entries[known..] else {
-            return Advance::Known;
-        };
         // There is a beat each second: a reader that is so far behind may have missed what the retention has deleted.
-        let silence = Duration::from_millis(first.id.millis.saturating_sub(position.last.millis));
+        let silence = Duration::from_millis(first.millis.saturating_sub(position.last.millis));
         if !position.is_verified && silence > retention / 2 {
             self.follows.close(stream.partition, stream.generation);
             return Advance::Doubtful;
         }
-        position.last = last.id;
+        position.last = last;
         position.is_verified = false;
-        Advance::Read { known }
+        Advance::Read
     }
 
     /// A read of a partition alone has ended.
@@ -222,14 +196,12 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use bytes::Bytes;
     use ringmain_cluster::log::{Binding, FollowFrom, Partition};
 
     use super::{Advance, Partitions, Position};
     use crate::log::redis::ServerId;
     use crate::log::redis::jobs::ReadStream;
     use crate::log::redis::number::unpack;
-    use crate::log::redis::read::StreamEntry;
     use crate::redis::EntryId;
 
     const ONE: Partition = Partition(1);
@@ -256,33 +228,30 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_far_behind_is_verified_again() {
-        let at = |seconds| EntryId {
+        let at = |seconds: u64| EntryId {
             millis: unpack(0).millis + 1000 * seconds,
             sequence: 0,
         };
-        let entries = |seconds: [u64; 2]| {
-            seconds.map(|seconds| StreamEntry {
-                id: at(seconds),
-                bytes: Bytes::new(),
-            })
-        };
         let mut partitions = Partitions::new("p", 3);
         let stream = open(&mut partitions, at(0));
-        for (seconds, expected) in [
+        for (entries, expected) in [
             // It was verified when it was opened.
-            ([1000, 1001], Advance::Read { known: 0 }),
-            ([1001, 1050], Advance::Read { known: 1 }),
-            ([1001, 1050], Advance::Known),
-            ([1103, 1104], Advance::Doubtful),
-            ([1105, 1106], Advance::Stale),
+            ([at(1000), at(1001)], Advance::Read),
+            ([at(1051), at(1052)], Advance::Read),
+            ([at(1103), at(1104)], Advance::Doubtful),
+            ([at(1105), at(1105)], Advance::Stale),
         ] {
-            let found = partitions.advance(&stream, &entries(seconds), RETENTION);
-            assert_eq!(found, expected, "{seconds:?}");
+            assert_eq!(
+                partitions.advance(&stream, entries, RETENTION),
+                expected,
+                "{entries:?}"
+            );
         }
         let again = open(&mut partitions, at(1052));
-        let found = partitions.advance(&again, &entries([1103, 1104]), RETENTION);
-        assert_eq!(found, Advance::Read { known: 0 });
-        assert_eq!(partitions.advance(&again, &[], RETENTION), Advance::Known);
+        assert_eq!(
+            partitions.advance(&again, [at(1103), at(1104)], RETENTION),
+            Advance::Read
+        );
     }
 
     #[test]

@@ -96,18 +96,14 @@ pub(super) fn ends_command(stream: &str) -> Cmd {
     command
 }
 
-/// Reads the entries behind positions. Without any, a read that `blocks` waits for some.
+/// Reads the entries behind positions, and waits for some if there are none.
 pub(super) fn read_command<'s>(
     streams: impl Iterator<Item = (&'s str, EntryId)> + Clone,
     count: usize,
-    blocks: bool,
 ) -> Cmd {
     let mut command = cmd("XREAD");
     command.arg("COUNT").arg(count);
-    if blocks {
-        command.arg("BLOCK").arg(BLOCK.as_millis() as u64);
-    }
-    command.arg("STREAMS");
+    command.arg("BLOCK").arg(BLOCK.as_millis() as u64).arg("STREAMS");
     for (stream, _) in streams.clone() {
         command.arg(stream);
     }
@@ -343,7 +339,7 @@ mod tests {
         assert!(first_of_millisecond < unpack(7 * SEQUENCES));
         assert!(first_of_millisecond > unpack(7 * SEQUENCES - 1));
         let streams = [("a", id("1-2")), ("b", id("3-4"))];
-        let command = read_command(streams.into_iter(), 5, true).get_packed_command();
+        let command = read_command(streams.into_iter(), 5).get_packed_command();
         let text = String::from_utf8_lossy(&command).replace("\r\n", " ");
         assert!(text.ends_with("$7 STREAMS $1 a $1 b $3 1-2 $3 3-4 "), "{text}");
     }

@@ -59,6 +59,7 @@ impl Node {
 
     fn with(settings: Arc<PushLog>) -> Node {
         let (port, adapter) = ports();
+        #[expect(clippy::disallowed_methods, reason = "the adapter waits for real brokers")]
         let thread = std::thread::spawn(move || {
             let runtime = supervisor::runtime().expect("descriptors");
             runtime.block_on(log::run(settings, adapter));
