@@ -55,6 +55,7 @@ fn published() -> Arc<Published> {
         info: Some(info()),
         tags: [("k".to_owned(), "v".to_owned())].into(),
         time: -3,
+        ..Published::default()
     })
 }
 

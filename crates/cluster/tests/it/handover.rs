@@ -394,6 +394,7 @@ fn a_channel_that_exceeds_the_limit_of_a_move_closes_the_link() {
         info: None,
         tags: BTreeMap::new(),
         time: 0,
+        ..Published::default()
     });
     let channel: Arc<str> = "large".into();
     let mut parts = 0;

@@ -228,6 +228,7 @@ fn publish_large(
                     info: None,
                     tags: BTreeMap::new(),
                     time: 0,
+                    ..Published::default()
                 }),
                 options: PublishOptions::default(),
             };
