@@ -48,7 +48,7 @@ impl Kafka {
             brokers: brokers.collect(),
         };
         kafka.format();
-        // None of them listens before most of them run.
+        // No broker listens before most brokers run.
         for index in 0..count {
             kafka.spawn(index);
         }

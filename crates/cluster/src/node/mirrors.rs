@@ -34,6 +34,8 @@ struct Mirror {
     settings: ChannelSettings,
     /// The position after the last publication that the workers have received. `None`: there was no state yet, or no offsets.
     position: Option<StreamPosition>,
+    /// The offset of the last publication or state that the workers have received. Progress of a log raises `position` alone.
+    delivered: u64,
     /// The workers have received a state.
     was_synced: bool,
     /// The last state was reported as lost.
@@ -111,6 +113,7 @@ impl Mirrors {
             number: 0,
             settings,
             position: None,
+            delivered: 0,
             was_synced: false,
             is_lost: false,
             state: MirrorState::Asking {
@@ -335,10 +338,11 @@ impl Node {
             && let Some(position) = mirror.position
         {
             state.publications.retain(|(offset, _)| *offset > position.offset);
-            // The workers have the others.
-            state.floor = position.offset;
+            // The workers have the others, and nothing was published between their position and this one.
+            state.floor = mirror.delivered.min(position.offset);
         }
         mirror.position = state.position;
+        mirror.delivered = state.position.map_or(0, |position| position.offset);
         mirror.was_synced = true;
         mirror.is_lost = false;
         self.counts.gaps += u64::from(kind == SyncKind::Gap);
@@ -376,6 +380,7 @@ impl Node {
                 return self.grant_unused(granted);
             }
             position.offset = offset;
+            mirror.delivered = offset;
         }
         let event = Event::Publication {
             channel,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_cluster::frame::{ChannelSettings, Publish, PublishOutcome};
+use ringmain_cluster::frame::{ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
 use ringmain_cluster::limits::{LOG_SILENT_AFTER, REQUEST_TIMEOUT, TICK_INTERVAL};
 use ringmain_cluster::log::{
     Append, AppendOutcome, Binding, Entry, FollowFrom, LogEvent, LogRequest, Opened, Partition, Record,
 };
-use ringmain_cluster::member::{Member, Role, Uid};
-use ringmain_cluster::node::{Event, LogOptions, Node, NodeRequest, SyncKind};
-use ringmain_hub::history::{HistoryOptions, StreamPosition};
+use ringmain_cluster::member::{Member, Phase, Role, Status, Uid};
+use ringmain_cluster::node::{Event, Hello, LinkId, LogOptions, Node, NodeRequest, SyncKind};
+use ringmain_hub::history::{Epoch, HistoryOptions, StreamPosition};
 use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::Published;
 
@@ -382,4 +382,113 @@ fn records_that_were_deleted_before_they_were_read_are_a_gap() {
     assert_eq!(states.len(), 1);
     assert_eq!(states[0].0, SyncKind::Gap);
     assert_eq!(states[0].1.expect("a position").offset, first - 1);
+}
+
+/// A push gateway, whose channels another node owns.
+fn gateway_and_owner(now: Duration) -> [Node; 2] {
+    [(7, Role::Gateway), (8, Role::Server)].map(|(uid, role)| {
+        let member = Member {
+            uid: Uid(uid),
+            name: "n".into(),
+            zone: "".into(),
+            role,
+            weight: 1,
+        };
+        let mut node = Node::new(member, uid, now);
+        node.set_log(LogOptions {
+            partitions: 1,
+            takeover_time: Duration::from_secs(2),
+            takeover_bytes: 1 << 20,
+        });
+        node
+    })
+}
+
+/// Links a node to an owner, and returns the number and the position of its next subscription.
+fn subscription(node: &mut Node, owner: &Node, link: LinkId, now: Duration) -> (u32, Option<u64>) {
+    let Frame::Hello { member, version, .. } = owner.hello() else {
+        panic!("expected a hello");
+    };
+    assert!(node.link_up(link, Hello { member, version }, true, now));
+    let phase = Phase::Active;
+    node.receive(
+        link,
+        Frame::Status(Status {
+            serial: 2,
+            phase,
+            clients: 0,
+        }),
+        now,
+    );
+    let frames: Vec<Frame> = std::iter::from_fn(|| node.poll_send(link)).collect();
+    let found = frames.into_iter().rev().find_map(|frame| match frame {
+        Frame::Subscribe { number, position, .. } => Some((number, position.map(|position| position.offset))),
+        _ => None,
+    });
+    found.expect("a subscription")
+}
+
+/// The owner's progress raises the position that a mirror asks from, but not the one that the workers have: they continue from their own.
+#[test]
+fn workers_continue_from_their_own_position_after_progress() {
+    let now = Duration::from_secs(1);
+    let [mut node, owner] = gateway_and_owner(now);
+    let channel: Arc<str> = "c".into();
+    let epoch = Epoch::new(77);
+    let published = || Arc::new(Published::default());
+    let state = |offset, floor, publications| ChannelState {
+        position: Some(StreamPosition { offset, epoch }),
+        floor,
+        publications,
+    };
+    node.handle(
+        NodeRequest::Interested {
+            channel,
+            settings: SETTINGS,
+            needs_state: false,
+        },
+        now,
+    );
+    let (number, position) = subscription(&mut node, &owner, LinkId(1), now);
+    assert_eq!(position, None);
+    node.receive(
+        LinkId(1),
+        Frame::State {
+            number,
+            state: state(5, 0, Vec::new()),
+        },
+        now,
+    );
+    let publication = Frame::Publication {
+        number,
+        offset: 6,
+        published: published(),
+    };
+    node.receive(LinkId(1), publication, now);
+    let progress = Frame::Progress {
+        partition: 0,
+        epoch,
+        number: 9,
+    };
+    node.receive(LinkId(1), progress, now);
+    node.link_down(LinkId(1), now);
+    while node.poll_event().is_some() {}
+
+    let (number, position) = subscription(&mut node, &owner, LinkId(2), now);
+    assert_eq!(position, Some(9));
+    let missed = state(12, 9, vec![(11, published())]);
+    node.receive(
+        LinkId(2),
+        Frame::State {
+            number,
+            state: missed,
+        },
+        now,
+    );
+    let synced = std::iter::from_fn(|| node.poll_event()).find_map(|event| match event {
+        Event::Synced { state, kind, .. } => Some((state, kind)),
+        _ => None,
+    });
+    let expected = state(12, 6, vec![(11, published())]);
+    assert_eq!(synced, Some((expected, SyncKind::Continued)));
 }

@@ -165,8 +165,14 @@ impl ClusterChannels {
         };
         let is_applied = match kind {
             MirrorSync::Continued => shard.continue_mirror(&channel, options, state, now),
+            MirrorSync::Initial if !shard.has_subscribers(&channel) => {
+                shard.restore_mirror(&channel, options, state, false, now);
+                true
+            }
+            // Subscribers that are already here miss nothing without a notice.
+            MirrorSync::Initial if shard.continue_mirror(&channel, options, state.clone(), now) => true,
             MirrorSync::Initial | MirrorSync::Gap => {
-                shard.restore_mirror(&channel, options, state, kind == MirrorSync::Gap, now);
+                shard.restore_mirror(&channel, options, state, true, now);
                 true
             }
         };

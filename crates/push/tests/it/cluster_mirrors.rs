@@ -67,13 +67,22 @@ impl Node {
 
     /// The state of the owner: a number of publications, none retained.
     fn sync(&mut self, offset: u64) {
+        self.sync_with(offset, &[]);
+    }
+
+    /// The state of the owner, with the last publications.
+    fn sync_with(&mut self, offset: u64, retained: &[u64]) {
         let epoch = Epoch::new(EPOCH);
+        let publications: Vec<_> = retained
+            .iter()
+            .map(|offset| (*offset, published(*offset)))
+            .collect();
         self.deliver(ClusterEvent::Synced {
             channel: CHANNEL.into(),
             state: MirroredState {
                 position: Some(StreamPosition { offset, epoch }),
-                floor: offset,
-                publications: Vec::new(),
+                floor: retained.first().map_or(offset, |first| first - 1),
+                publications,
             },
             kind: MirrorSync::Initial,
         });
@@ -83,16 +92,20 @@ impl Node {
         self.deliver(ClusterEvent::Publication {
             channel: CHANNEL.into(),
             offset,
-            published: Arc::new(Published {
-                data: Bytes::from(offset.to_string()),
-                ..Published::default()
-            }),
+            published: published(offset),
         });
     }
 
     fn send(&mut self, stream: &Stream, command: &Value) {
         assert_eq!(stream.send_commands(&mut self.client, &command.to_string()), 204);
     }
+}
+
+fn published(offset: u64) -> Arc<Published> {
+    Arc::new(Published {
+        data: Bytes::from(offset.to_string()),
+        ..Published::default()
+    })
 }
 
 fn subscribe() -> Value {
@@ -201,4 +214,23 @@ fn a_publication_without_an_owner_is_not_confirmed() {
         let reply = connection.try_reply("POST").expect("a response");
         assert_eq!(reply.status(), status);
     }
+}
+
+#[test]
+fn a_whole_state_is_not_kept_from_subscribers_that_are_already_here() {
+    let mut node = Node::new();
+    let mut first = Stream::lines(&mut node.client);
+    node.send(&first, &subscribe());
+    node.requests();
+    node.sync(3);
+    json_line(&mut first);
+
+    node.sync_with(5, &[3, 4, 5]);
+    for offset in 4..=5 {
+        assert_eq!(offset_pushed(&json_line(&mut first)), Some(offset));
+    }
+    // It does not continue where the subscriber is.
+    node.sync_with(9, &[8, 9]);
+    let line = json_line(&mut first);
+    assert_eq!(line["push"]["unsubscribe"]["code"], 2500, "{line}");
 }

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! An adapter is one task that owns all its state. It waits for requests, for the completion of its [jobs](Jobs), and for the time. After
-//! a failure it closes what is open and connects again; what the broker has not received stays in the queue.
+//! a failure it closes the open partitions and connects again; entries that the broker has not received stay in the queue.
 //!
-//! Must not know channels, nor what a life is: it reports what the broker has.
+//! Must not know channels, nor lives: it reports the broker's records.
 
 #[cfg(any(feature = "jetstream", feature = "kafka", feature = "redis"))]
 mod follows;

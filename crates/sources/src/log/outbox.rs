@@ -92,7 +92,7 @@ impl Outbox {
         self.events.push(LogEvent::Health(self.health.clone()));
     }
 
-    /// Sends all events. Waits while the node has too many of them.
+    /// Sends all events. Waits while the node has too many.
     pub(super) async fn flush(&mut self) -> Result<(), NodeEnded> {
         if self.events.is_empty() {
             return Ok(());

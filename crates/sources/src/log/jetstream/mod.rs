@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The client connects again by itself; here a lost connection closes everything, so that no record can be missed unnoticed. A stream
-//! without a leader accepts nothing and reports no state: the log is disconnected, and what is open remains so until its consumer's
+//! without a leader accepts nothing and reports no state: the log is disconnected, and open partitions remain open until its consumer's
 //! heartbeats are missed.
 
 mod jobs;
@@ -172,7 +172,7 @@ impl Adapter<'_> {
     }
 
     fn complete(&mut self, done: Done) {
-        // Acknowledgements count, and what was not sent is sent again, also of a connection of before.
+        // Acknowledgements count, and unsent entries are sent again, also those of an earlier connection.
         match done {
             Done::Connected(Ok(session)) => self.connected(*session),
             Done::Connected(Err(failure)) => {
@@ -203,7 +203,7 @@ impl Adapter<'_> {
     fn connected(&mut self, session: Session) {
         self.number += 1;
         if self.binding.is_some_and(|binding| binding != session.binding) {
-            // What was to be appended to another stream may not belong into this one: the node decides again.
+            // Entries for another stream may not belong into this one: the node decides again.
             for queued in self.queue.extract(|_| true) {
                 self.outbox.appended(queued.append.id, AppendOutcome::Refused);
             }

@@ -221,7 +221,7 @@ pub(super) fn pause(connected: &Connected, partition: Partition, next: u64) -> J
     })
 }
 
-/// Waits for records of all partitions that are read.
+/// Waits for records of the partitions that are read.
 pub(super) fn poll(generation: u32, connected: &Connected, has_failed: bool) -> Job<'static> {
     let consumer = Arc::clone(&connected.session.consumer);
     let mut closed = connected.closed.clone();

@@ -221,7 +221,7 @@ impl Adapter<'_> {
     fn connected(&mut self, session: Session) {
         self.number += 1;
         if self.binding.is_some_and(|binding| binding != session.binding) {
-            // What was to be appended to another topic may not belong into this one: the node decides again.
+            // Entries for another topic may not belong into this one: the node decides again.
             for queued in self.queue.extract(|_| true) {
                 self.outbox.appended(queued.append.id, AppendOutcome::Refused);
             }

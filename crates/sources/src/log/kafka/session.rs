@@ -38,7 +38,7 @@ const TOPIC_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Session {
     pub(super) client: Client,
     pub(super) producer: Arc<Producer>,
-    /// The consumer of all partitions that are read; the others are paused.
+    /// The consumer of the partitions that are read; the others are paused.
     pub(super) consumer: Arc<Consumer>,
     pub(super) topic: Arc<str>,
     pub(super) binding: Binding,
@@ -105,7 +105,7 @@ impl Session {
 pub(super) async fn consumer(client: &Client) -> Result<Consumer, KrafkaError> {
     client
         .consumer_without_group()
-        // Where the log has lost records the adapter notices that offsets are lower than expected.
+        // If the log has lost records, the adapter notices that offsets are lower than expected.
         .auto_offset_reset(AutoOffsetReset::Earliest)
         .fetch_max_wait(FETCH_WAIT)
         .max_poll_records(POLL_RECORDS)
@@ -164,7 +164,7 @@ async fn create(client: &Client, log: &PushLog, kafka: &KafkaLog) -> Result<Topi
             Err(error) => return Err(error.into()),
         }
     }
-    // Brokers learn of it one after the other.
+    // Brokers receive the topic one after the other.
     for _ in 0..TOPIC_ATTEMPTS {
         match find_topic(client, &kafka.topic).await? {
             Some(topic) if topic.partitions > 0 => return Ok(topic),

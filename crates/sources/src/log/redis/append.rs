@@ -15,7 +15,7 @@ use crate::redis::EntryId;
 pub(super) const FIELD: &str = "e";
 
 /// `KEYS`: the stream, the identity. `ARGV`: the oldest entry to retain, the entry's identifier, its bytes, milliseconds of the window, and
-/// an identifier that does not count. Returns the entry's identifier, and whether it was there before.
+/// an identifier that does not count. Returns the entry's identifier, and whether it existed before.
 const APPEND_ONCE: &str = "\
 local id = redis.call('GET', KEYS[2]) \
 if id and id ~= ARGV[5] then return {id, 1} end \

@@ -1,4 +1,4 @@
-//! A Redis Cluster: which node has a partition, and whether a node that has it now lost nothing of it.
+//! A Redis Cluster: which node has a partition, and whether its current node has lost no entry.
 //!
 //! A partition is at the master of its slot. The server that a partition is bound to is noted beside its stream: if another one has it, and
 //! the former is still a master, the slot was moved, and nothing was lost. Otherwise a replica was promoted, or the master has restarted: the

@@ -38,7 +38,7 @@ pub(super) enum Done {
     Appended(ServerId, Vec<(Queued, Outcome)>),
     Opened(ServerId, Result<Vec<OpenedStream>, RedisError>),
     Read(ServerId, Vec<ReadStream>, Result<Value, RedisError>),
-    /// The read was told to end.
+    /// The read must end.
     ReadEnded(ServerId),
     Tail {
         server: ServerId,

@@ -25,9 +25,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use redis::{RedisError, Value};
-use ringmain_cluster::log::{
-    Append, AppendOutcome, Binding, FollowFrom, LogEvent, LogPort, LogRequest, Opened, Partition,
-};
+use ringmain_cluster::log::{Append, AppendOutcome, Binding, LogEvent, LogPort, LogRequest, Partition};
 use ringmain_gateway::model::{PushLog, RedisDeployment, RedisLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
@@ -38,10 +36,9 @@ use self::cluster::{KnownNode, Located, Location};
 use self::jobs::{Done, OpenedStream, ReadStream};
 use self::number::pack;
 use self::partitions::{Advance, Partitions, Position};
-use self::read::{Ends, Part, ReadSize, StreamEntry, before};
+use self::read::{Part, ReadSize, StreamEntry, before, opened_event};
 use self::server::Server;
 use super::Jobs;
-use super::follows::Opening;
 use super::outbox::Outbox;
 use super::queue::{AppendQueue, Queued};
 use super::retry::Retry;
@@ -68,7 +65,7 @@ struct Connected {
     reading: Reading,
 }
 
-/// The read that waits for records of all open partitions of a server.
+/// The read that waits for records of a server's open partitions.
 #[derive(Debug, Default)]
 struct Reading {
     is_active: bool,
@@ -318,7 +315,7 @@ impl<'l> Adapter<'l> {
             placed.insert(partition, self.partitions.place(partition, id, binding));
         }
         for queued in self.parked.extract(|partition| placed.contains_key(&partition)) {
-            // What was to be appended to another state of the broker may not belong into this one: the node decides again.
+            // Entries for another state of the broker may not belong into this one: the node decides again.
             let has_changed = placed.get(&queued.append.partition) == Some(&true);
             match self.servers.get_mut(&id).filter(|_| !has_changed) {
                 Some(connected) => connected.queue.push(queued.append, queued.since),
@@ -596,23 +593,4 @@ impl<'l> Adapter<'l> {
 
 fn is_cluster(redis: &RedisLog) -> bool {
     redis.access.deployment == RedisDeployment::Cluster
-}
-
-/// The state of a partition at its opening.
-fn opened_event(opening: &Opening, binding: Binding, ends: &Ends, now_ms: i64) -> Opened {
-    let first = ends.first_number();
-    let requested = match opening.from {
-        FollowFrom::Number(number) => number,
-        FollowFrom::Recent(time) => {
-            let millis = now_ms.unsigned_abs().saturating_sub(time.as_millis() as u64);
-            pack(EntryId { millis, sequence: 0 }).unwrap_or(0)
-        }
-    };
-    Opened {
-        partition: opening.partition,
-        binding,
-        first,
-        end: ends.last_number(),
-        from: requested.max(first),
-    }
 }

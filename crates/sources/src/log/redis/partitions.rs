@@ -133,7 +133,7 @@ impl Partitions {
         let Some(position) = self.follows.get_mut(stream.partition, stream.generation) else {
             return Advance::Stale;
         };
-        // There is a beat each second: a reader that is so far behind may have missed what the retention has deleted.
+        // There is a beat each second: a reader that is so far behind may have missed records that the retention has deleted.
         let silence = Duration::from_millis(first.millis.saturating_sub(position.last.millis));
         if !position.is_verified && silence > retention / 2 {
             self.follows.close(stream.partition, stream.generation);

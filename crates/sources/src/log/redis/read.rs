@@ -3,11 +3,12 @@
 use bytes::Bytes;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value, cmd};
-use ringmain_cluster::log::Record;
+use ringmain_cluster::log::{Binding, FollowFrom, Opened, Record};
 
 use super::number::{pack, unpack};
 use super::server::BLOCK;
 use crate::limits;
+use crate::log::follows::Opening;
 use crate::redis::EntryId;
 
 /// Entries that one read of a part returns at most.
@@ -271,7 +272,7 @@ impl Default for ReadSize {
 }
 
 impl ReadSize {
-    /// Notes what a read returned.
+    /// Notes the reply to a read.
     pub(super) fn note(&mut self, entries: usize, bytes: usize) {
         if let Some(average) = bytes.checked_div(entries) {
             // Larger ones count at once.
@@ -283,6 +284,25 @@ impl ReadSize {
     pub(super) fn count(&self, streams: usize) -> usize {
         let [least, most] = limits::LOG_READ_RECORDS;
         (limits::LOG_READ_BYTES / (self.average.max(1) * streams.max(1))).clamp(least, most)
+    }
+}
+
+/// The state of a partition at its opening.
+pub(super) fn opened_event(opening: &Opening, binding: Binding, ends: &Ends, now_ms: i64) -> Opened {
+    let first = ends.first_number();
+    let requested = match opening.from {
+        FollowFrom::Number(number) => number,
+        FollowFrom::Recent(time) => {
+            let millis = now_ms.unsigned_abs().saturating_sub(time.as_millis() as u64);
+            pack(EntryId { millis, sequence: 0 }).unwrap_or(0)
+        }
+    };
+    Opened {
+        partition: opening.partition,
+        binding,
+        first,
+        end: ends.last_number(),
+        from: requested.max(first),
     }
 }
 
@@ -359,7 +379,7 @@ mod tests {
         let ends = |reply| Ends::of(Ok(reply)).expect("ends");
         let found = ends(info(entry(&unpack(5).to_string(), &["e", "x"])));
         assert_eq!((found.first_number(), found.last_number()), (5, 9));
-        // All of it was deleted.
+        // The whole stream was deleted.
         let found = ends(info(Value::Nil));
         assert_eq!((found.first_number(), found.last_number()), (10, 9));
         let none = Ends::default();

@@ -109,7 +109,7 @@ impl Server {
     }
 }
 
-/// The binding of servers that lose nothing: that of all of them. `None`: they may lose something.
+/// The binding of servers that lose nothing: a constant. `None`: they may lose something.
 pub(super) fn lossless_binding(redis: &RedisLog) -> Option<Binding> {
     match redis.loss {
         RedisLoss::Possible => None,

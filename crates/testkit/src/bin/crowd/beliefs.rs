@@ -124,7 +124,7 @@ pub(crate) struct Counts {
 /// Numbers from one to another of a publisher in a channel.
 type Range = (String, String, u64, u64);
 
-/// The experience of all clients.
+/// The experience of the clients.
 #[derive(Debug)]
 pub(crate) struct Beliefs {
     pub(crate) channels: Names,
