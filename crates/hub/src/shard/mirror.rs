@@ -74,16 +74,17 @@ impl ChannelShard {
         let current = self.names.get(channel).copied();
         let current = current.and_then(|index| self.channels[index as usize].as_ref()?.position());
         // Offsets of a log have holes.
-        let is_continued = current.is_some_and(|current| {
+        let current = current.filter(|current| {
             current.epoch == end.epoch && (state.floor..=end.offset).contains(&current.offset)
         });
-        if is_continued {
-            for (offset, published) in state.publications {
+        let Some(current) = current else { return false };
+        for (offset, published) in state.publications {
+            if offset > current.offset {
                 self.publish_mirrored(channel, offset, published, now);
             }
-            self.advance_mirror(channel, end.offset);
         }
-        is_continued
+        self.advance_mirror(channel, end.offset);
+        true
     }
 
     /// Raises the position of a channel: its owner has no publication up to there that has not arrived.

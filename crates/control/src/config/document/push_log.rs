@@ -68,7 +68,7 @@ pub(in crate::config) struct PushLogRedisSection {
     pub(in crate::config) prefix: Field<String>,
     /// The acknowledged entries that a restart or a failover of Redis may lose. Default: `possible`.
     pub(in crate::config) loss: Field<PushLogLoss>,
-    /// With `loss: none`, the replicas that must have an entry before it is acknowledged; one if omitted.
+    /// With `loss: none`, the replicas that must have an entry before it is acknowledged; one if omitted. Example: `2`.
     pub(in crate::config) replicas: Field<u16>,
 }
 
