@@ -104,9 +104,14 @@ fn what_is_not_in_the_page_cache_would_block() {
     fs::write(&path, vec![7; 1 << 20]).unwrap();
     let file = fs::File::open(&path).unwrap();
     file.sync_all().unwrap();
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     let mut buffer = [0; 4096];
-    let cold = read_at_cached(&file, &mut buffer, 1 << 19).map_err(|e| e.kind());
+    // The kernel keeps pages that another CPU has just used: it is asked again.
+    let mut drop_and_read = || {
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        read_at_cached(&file, &mut buffer, 1 << 19).map_err(|e| e.kind())
+    };
+    let cold = (0..1000).map(|_| drop_and_read()).find(Result::is_err);
+    let cold = cold.unwrap_or(Ok(0));
     assert_eq!(read_at(&file, &mut buffer, 1 << 19).unwrap(), 4096);
     let warm = read_at_cached(&file, &mut buffer, 1 << 19).map_err(|e| e.kind());
     fs::remove_file(&path).unwrap();
