@@ -227,6 +227,17 @@ impl<T> History<T> {
         self.floor = self.floor.min(floor);
     }
 
+    /// Returns the lowest position from which the same publications follow as from `offset`, which is not below the floor: offsets of a log have
+    /// holes.
+    #[must_use]
+    pub fn covered_from(&self, offset: u64) -> u64 {
+        let above = self
+            .retained
+            .partition_point(|retained| retained.number <= offset);
+        let last = above.checked_sub(1).and_then(|index| self.retained.get(index));
+        last.map_or(self.floor, |last| last.number.max(self.floor))
+    }
+
     /// Replaces the epoch of a history that no client has a position of.
     pub fn set_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;

@@ -269,3 +269,24 @@ fn come_back(reader: &mut Reader, history: &mut History<u64>, naive: &Naive, now
     assert_eq!(history.position().offset, top);
     reader.last = Some((top, naive.epoch));
 }
+
+/// Numbers 10, 20 and 30 of a log: the others are those of other channels.
+#[test]
+fn a_position_in_a_hole_is_covered_from_the_publication_below() {
+    let mut history = History::new(Epoch::new(7), KEEP);
+    history.raise_floor(4);
+    for number in [10, 20, 30] {
+        assert!(history.publish_at(number, number, 10, at(0)));
+    }
+    for (offset, expected) in [(4, 4), (9, 4), (10, 10), (19, 10), (20, 20), (35, 30)] {
+        assert_eq!(history.covered_from(offset), expected, "{offset}");
+    }
+    // The first one is dropped.
+    assert!(history.publish_at(40, 40, 10, at(0)));
+    assert_eq!(history.covered_from(15), 10);
+    let dense = filled(3, KEEP);
+    assert_eq!(
+        [0, 1, 2, 3].map(|offset| dense.covered_from(offset)),
+        [0, 1, 2, 3]
+    );
+}
