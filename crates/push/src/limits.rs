@@ -35,6 +35,10 @@ pub const MOVE_PROBES: usize = 1024;
 /// another node waits as long for them to arrive; then it recovers from a position that is not known.
 pub const CLUSTER_STATE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The time after which the state of a channel is requested for a client that has received publications at another node, at the next full
+/// second: the node may lack a position and no publication.
+pub const CLUSTER_AHEAD_AFTER: Duration = Duration::from_millis(500);
+
 /// Messages that a worker receives from each queue in a turn, before it serves its connections.
 pub const MESSAGES_PER_TURN: usize = 256;
 

@@ -43,6 +43,8 @@ struct MirroredChannel {
     /// Requests of subscribers that wait for the state, or for publications that they have received at another node, in order.
     held: VecDeque<(WorkerId, ShardRequest)>,
     held_since: Duration,
+    /// The state was requested since then.
+    is_requested: bool,
 }
 
 /// The results of a call by node. `None`: the node has not responded.
@@ -73,6 +75,7 @@ impl ClusterChannels {
                 is_live: false,
                 held: VecDeque::new(),
                 held_since: now,
+                is_requested: false,
             }
         })
     }
@@ -229,6 +232,7 @@ impl ClusterChannels {
     /// Ends the wait of subscribers that have waited too long: their clients must retry, or, if the channel is live, recover from a position that
     /// its owner does not have.
     fn expire(&mut self, shard: &mut ChannelShard, now: Duration) {
+        self.request_positions(now);
         let is_late = |channel: &MirroredChannel| {
             !channel.held.is_empty() && now >= channel.held_since + limits::CLUSTER_STATE_TIMEOUT
         };
@@ -250,6 +254,21 @@ impl ClusterChannels {
             if !shard.has_subscribers(&name) && self.channels.remove(&name).is_some() {
                 self.outbox
                     .push_back(ClusterRequest::Uninterested { channel: name });
+            }
+        }
+    }
+
+    /// Requests the state of channels whose subscribers are ahead of it: with a log, the position of a quiet channel grows without publications.
+    fn request_positions(&mut self, now: Duration) {
+        for (name, channel) in &mut self.channels {
+            let is_ahead = channel.is_live && !channel.held.is_empty();
+            if is_ahead && !channel.is_requested && now >= channel.held_since + limits::CLUSTER_AHEAD_AFTER {
+                channel.is_requested = true;
+                self.outbox.push_back(ClusterRequest::Interested {
+                    channel: Arc::clone(name),
+                    options: channel.options,
+                    needs_state: true,
+                });
             }
         }
     }
@@ -307,7 +326,7 @@ impl PushWorker {
                     cluster.pass_on(shard, from, message, now);
                 } else {
                     if channel.held.is_empty() {
-                        channel.held_since = now;
+                        (channel.held_since, channel.is_requested) = (now, false);
                     }
                     channel.held.push_back((from, message));
                 }

@@ -234,3 +234,28 @@ fn a_whole_state_is_not_kept_from_subscribers_that_are_already_here() {
     let line = json_line(&mut first);
     assert_eq!(line["push"]["unsubscribe"]["code"], 2500, "{line}");
 }
+
+/// With a log the position of a quiet channel grows without publications, and mirrors have it from different times.
+#[test]
+fn a_client_that_is_ahead_of_a_quiet_channel_recovers() {
+    let mut node = Node::new();
+    let mut first = Stream::lines(&mut node.client);
+    node.send(&first, &subscribe());
+    node.requests();
+    node.sync_with(9, &[5]);
+    json_line(&mut first);
+
+    let mut ahead = Stream::lines(&mut node.client);
+    node.send(&ahead, &recover_from(14));
+    assert!(!node.requests().contains(&"interested"));
+    node.client.advance(Duration::from_secs(2));
+    let requests = node.requests();
+    let states = requests.iter().filter(|name| **name == "interested");
+    assert_eq!(states.count(), 1, "{requests:?}");
+    node.sync_with(14, &[5]);
+    let reply = json_line(&mut ahead);
+    assert_eq!(reply["subscribe"]["recovered"], true, "{reply}");
+    node.publish(20);
+    assert_eq!(offset_pushed(&json_line(&mut ahead)), Some(20));
+    assert_eq!(offset_pushed(&json_line(&mut first)), Some(20));
+}
