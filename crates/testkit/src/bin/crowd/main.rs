@@ -15,8 +15,9 @@ mod client;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::io::{self, BufRead, Write};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
@@ -107,12 +108,17 @@ fn now() -> Duration {
 
 struct Crowd {
     shared: SharedState,
+    /// Standard input. Commands may already be in its buffer, of which epoll knows nothing.
+    input: BufReader<File>,
     clients: Vec<Client>,
     buffer: Vec<u8>,
 }
 
 impl Crowd {
-    fn new(setup: Setup) -> io::Result<Crowd> {
+    fn new(mut input: BufReader<File>) -> io::Result<Crowd> {
+        let mut line = String::new();
+        input.read_line(&mut line)?;
+        let setup: Setup = serde_json::from_str(&line)?;
         let mut shared = SharedState {
             ports: setup.ports,
             reconnect: setup.reconnect,
@@ -122,8 +128,8 @@ impl Crowd {
             timers_set: 0,
             beliefs: Beliefs::default(),
         };
-        let input = epoll::EventData::new_u64(INPUT);
-        epoll::add(&shared.epoll, io::stdin(), input, epoll::EventFlags::IN)?;
+        let data = epoll::EventData::new_u64(INPUT);
+        epoll::add(&shared.epoll, input.get_ref(), data, epoll::EventFlags::IN)?;
         let start = now();
         let mut clients = Vec::new();
         for (index, ClientSetup(channels, token, port)) in setup.clients.into_iter().enumerate() {
@@ -145,6 +151,7 @@ impl Crowd {
         }
         Ok(Crowd {
             shared,
+            input,
             clients,
             buffer: vec![0; READ_BYTES],
         })
@@ -154,6 +161,11 @@ impl Crowd {
     fn run(&mut self) -> io::Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
         loop {
+            while !self.input.buffer().is_empty() {
+                if !self.run_command()? {
+                    return Ok(());
+                }
+            }
             self.run_timers();
             let wait = match self.shared.timers.peek() {
                 Some(Reverse((when, ..))) => when.saturating_sub(now()).min(Duration::from_millis(100)),
@@ -200,7 +212,7 @@ impl Crowd {
     /// Runs the next command. The parent process sends one only after the answer to the one before. Returns `false` at the end.
     fn run_command(&mut self) -> io::Result<bool> {
         let mut line = String::new();
-        if io::stdin().lock().read_line(&mut line)? == 0 {
+        if self.input.read_line(&mut line)? == 0 {
             return Ok(false);
         }
         let (name, arguments) = match serde_json::from_str::<Vec<Value>>(&line)?.split_first() {
@@ -286,7 +298,6 @@ impl Crowd {
 }
 
 fn main() -> io::Result<()> {
-    let mut line = String::new();
-    io::stdin().lock().read_line(&mut line)?;
-    Crowd::new(serde_json::from_str(&line)?)?.run()
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    Crowd::new(BufReader::new(input))?.run()
 }
