@@ -65,10 +65,13 @@ impl PushNode {
         let log = self.links.report().log.filter(|log| !log.is_ready)?;
         let seconds = log.silent.as_secs();
         Some(match log.is_connected {
+            true if seconds == 0 => {
+                "no beat of this node has arrived yet through the log of the push cluster".into()
+            }
             true => format!(
                 "no beat of this node has arrived through the log of the push cluster for {seconds} s"
             ),
-            false => format!("the log of the push cluster is away: {}", log.reason),
+            false => format!("the log of the push cluster is unreachable: {}", log.reason),
         })
     }
 

@@ -108,7 +108,7 @@ impl Actor {
                 Some(input) = self.inputs.recv() => self.handle_inputs(input),
                 // While an event waits, none that answers a request at once has a place.
                 request = requests, if is_serving && !is_blocked => self.handle_requests(request),
-                Some(events) = receive_log(&mut self.log) => self.handle_log(events),
+                Some(events) = receive_log(&mut self.log), if !is_blocked => self.handle_log(events),
                 _ = ticks.tick() => self.tick(),
                 () = sleep(limits::REDELIVER_INTERVAL), if is_blocked => {}
             }
@@ -121,19 +121,16 @@ impl Actor {
     /// Handles the events of the log's adapter, and those that wait behind them.
     fn handle_log(&mut self, first: Vec<LogEvent>) {
         let mut next = Some(first);
-        for _ in 0..limits::LOG_EVENT_BATCHES {
-            let Some(events) = next.take() else { return };
+        let mut count = 0;
+        while let Some(events) = next {
             let now = clock::monotonic();
-            events
-                .into_iter()
-                .for_each(|event| self.node.receive_log(event, now));
+            let events = events.into_iter();
+            events.for_each(|event| self.node.receive_log(event, now));
+            count += 1;
+            if count == limits::LOG_EVENT_BATCHES {
+                return;
+            }
             next = self.log.as_mut().and_then(|log| log.events.try_recv().ok());
-        }
-        if let Some(events) = next {
-            let now = clock::monotonic();
-            events
-                .into_iter()
-                .for_each(|event| self.node.receive_log(event, now));
         }
     }
 

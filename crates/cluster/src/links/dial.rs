@@ -144,6 +144,8 @@ impl Dialer {
                     log::warn!("cluster: link to {address}: {text}; retrying");
                 }
                 logged = failure;
+            } else {
+                refused_since = None;
             }
             sleep(limits::RECONNECT_INTERVAL).await;
         }

@@ -178,6 +178,15 @@ impl Cluster {
         }
         let log = log.and_then(|log| log.port);
         let shared: Arc<ActorState> = Arc::default();
+        // Not ready before the first report.
+        let first = ClusterReport {
+            log: log.as_ref().map(|_| LogReport {
+                reason: "not connected yet".into(),
+                ..LogReport::default()
+            }),
+            ..ClusterReport::default()
+        };
+        *shared.report.lock().unwrap_or_else(PoisonError::into_inner) = first;
         let (stop, stopped) = watch::channel(());
         let actor_shared = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("ringmain-cluster".into());

@@ -171,7 +171,7 @@ pub struct Append {
 pub struct AppendKey {
     /// The channel.
     pub channel: Arc<str>,
-    /// The idempotency key within the channel.
+    /// The idempotency key within the channel and its life.
     pub key: Box<str>,
     /// The time for which the key is remembered.
     pub window: Duration,

@@ -14,11 +14,11 @@
 mod floor;
 mod older;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_hub::history::{History, HistoryOptions, StreamPosition};
+use ringmain_hub::history::{Epoch, History, HistoryOptions, StreamPosition};
 use ringmain_hub::mail::Idempotency;
 use ringmain_hub::protocol::Published;
 
@@ -49,7 +49,7 @@ pub(crate) struct LoggedHistory {
     last_used: Duration,
 }
 
-/// The part of the log that was read before the reader began.
+/// The part of the log that was appended before the reader began, and is read later.
 #[derive(Clone, Copy, Debug)]
 struct Fill {
     is_requested: bool,
@@ -78,8 +78,10 @@ pub(crate) struct Reader {
     forgotten: u64,
     is_attached: bool,
     channels: BTreeMap<Arc<str>, LoggedHistory>,
+    /// The channel at which the last expiry stopped.
+    expired_to: Option<Arc<str>>,
     /// The channels that the node serves.
-    pub(crate) serving: usize,
+    serving: BTreeSet<Arc<str>>,
     keys: IdempotencyKeys,
     /// The time of the log, and of the oldest record that was read.
     now_ms: i64,
@@ -126,7 +128,8 @@ impl Reader {
             forgotten: 0,
             is_attached: false,
             channels: BTreeMap::new(),
-            serving: 0,
+            expired_to: None,
+            serving: BTreeSet::new(),
             keys: IdempotencyKeys::default(),
             now_ms: 0,
             oldest_ms: None,
@@ -212,6 +215,15 @@ impl Reader {
         })
     }
 
+    /// Returns the position of a record of the current life, which may be below the floor: its history may have dropped it.
+    pub(crate) fn position_in_life(&self, number: u64) -> Option<StreamPosition> {
+        let (life, _) = self.life.filter(|_| self.is_bound())?;
+        Some(StreamPosition {
+            offset: number,
+            epoch: life.epoch(),
+        })
+    }
+
     /// Returns the content of a beat.
     pub(crate) fn beat(&self) -> Option<Beat> {
         let (life, binding) = self.life?;
@@ -254,7 +266,7 @@ impl Reader {
 
     /// Begins again, after records that were read have gone. Channels that the node serves keep their histories until the reader is attached again.
     pub(crate) fn restart(&mut self, now: Duration) {
-        let (serving, fill_bytes) = (self.serving, self.fill_bytes);
+        let (serving, fill_bytes) = (std::mem::take(&mut self.serving), self.fill_bytes);
         *self = Reader::new(fill_bytes, now);
         self.serving = serving;
     }
@@ -266,7 +278,7 @@ impl Reader {
             return;
         }
         self.position = floor;
-        self.digest = None;
+        (self.digest, self.must_verify) = (None, false);
         self.raise_floor(floor);
     }
 
@@ -323,13 +335,13 @@ impl Reader {
 
     fn read_publication(&mut self, number: u64, time_ms: i64, id: EntryId, publish: Publish) -> Read {
         let at = Duration::from_millis(time_ms.max(0) as u64);
-        let position = self.position_at(number);
         let first = publish.options.idempotency.as_ref().and_then(|idempotency| {
             let first = self.keys.find(&publish.channel, idempotency, at);
             if first.is_none() {
-                self.keys.add(&publish.channel, idempotency.clone(), position, at);
+                self.keys
+                    .add(&publish.channel, idempotency.clone(), numbered(number), at);
             }
-            first
+            Some(self.position_in_life(first??.offset))
         });
         let age = Duration::from_millis(self.now_ms.saturating_sub(time_ms).max(0) as u64);
         Read::Publication {
@@ -395,7 +407,8 @@ impl Reader {
         idempotency: &Idempotency,
     ) -> Option<Option<StreamPosition>> {
         let now = Duration::from_millis(self.now_ms.max(0) as u64);
-        self.keys.find(channel, idempotency, now)
+        let first = self.keys.find(channel, idempotency, now)??;
+        Some(self.position_in_life(first.offset))
     }
 
     /// Returns whether all records of the last `window` were read, or as many as are read at all.
@@ -471,7 +484,7 @@ impl Reader {
         let logged = self.channels.remove(channel);
         let mut logged = logged.unwrap_or_else(|| self.new_channel(options, settings, now));
         logged.history.set_options(options, now);
-        self.serving += 1;
+        self.serving.insert(Arc::clone(channel));
         logged
     }
 
@@ -484,7 +497,7 @@ impl Reader {
         position_ttl: Duration,
         now: Duration,
     ) {
-        self.serving = self.serving.saturating_sub(1);
+        self.serving.remove(channel);
         if !self.is_attached || Some(history.position().epoch) != self.life().map(Life::epoch) {
             // It is of the life before.
             return;
@@ -507,19 +520,41 @@ impl Reader {
         }
     }
 
-    /// Forgets channels that are not used any more.
+    /// Forgets channels that are not used any more, of up to [`limits::CHANNELS_PER_TICK`] that are checked.
     pub(crate) fn expire(&mut self, now: Duration) {
+        use std::ops::Bound::{Excluded, Unbounded};
         let time = Duration::from_millis(self.now_ms.max(0) as u64);
         self.keys.expire(time);
-        let forgotten = &mut self.forgotten;
-        self.channels.retain(|_, logged| {
+        let from = self.expired_to.take();
+        let from = from.as_deref().map_or(Unbounded, Excluded);
+        let mut unused = Vec::new();
+        let checked = self.channels.range_mut::<str, _>((from, Unbounded));
+        for (name, logged) in checked.take(limits::CHANNELS_PER_TICK) {
             logged.history.expire(now);
-            let is_used = !logged.history.is_empty() || now < logged.last_used + logged.position_ttl;
-            if !is_used && !logged.mark.is_unclipped(&logged.history) {
-                *forgotten = (*forgotten).max(logged.history.floor());
+            if logged.history.is_empty() && now >= logged.last_used + logged.position_ttl {
+                if !logged.mark.is_unclipped(&logged.history) {
+                    self.forgotten = self.forgotten.max(logged.history.floor());
+                }
+                unused.push(Arc::clone(name));
             }
-            is_used
-        });
+            self.expired_to = Some(Arc::clone(name));
+        }
+        if self.channels.last_key_value().map(|(name, _)| name) == self.expired_to.as_ref() {
+            self.expired_to = None;
+        }
+        for name in unused {
+            self.channels.remove(&name);
+        }
+    }
+
+    /// Returns the channels that the node serves.
+    pub(crate) fn served(&self) -> &BTreeSet<Arc<str>> {
+        &self.serving
+    }
+
+    /// The node drops the history of a channel that it has served.
+    pub(crate) fn drop_served(&mut self, channel: &str) {
+        self.serving.remove(channel);
     }
 
     pub(crate) fn channels(&self) -> usize {
@@ -538,4 +573,13 @@ pub(crate) enum Opening {
     Trimmed,
     /// The last record is gone.
     RolledBack,
+}
+
+/// Returns the position of a record as it is kept with its key: the life may not be known yet, and all keys are of the current one.
+fn numbered(number: u64) -> Option<StreamPosition> {
+    let epoch = Epoch::new(0);
+    Some(StreamPosition {
+        offset: number,
+        epoch,
+    })
 }

@@ -269,11 +269,13 @@ impl Node {
         }
     }
 
-    /// Installs the channels that have waited for their log, as far as it is read.
+    /// Installs the channels that have waited for their log, as far as it is read, and passes on those that another node owns by now.
     pub(super) fn install_ready(&mut self, now: Duration) {
         let keys = self.handovers.unready.keys();
         let ready: Vec<_> = keys
-            .filter(|(_, channel)| self.has_history(channel))
+            .filter(|(_, channel)| {
+                self.has_history(channel) || self.owner_of(channel) != Some(self.member.uid)
+            })
             .cloned()
             .collect();
         for key in ready {

@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain_hub::history::StreamPosition;
+
 use super::Node;
 use super::requests::Origin;
 use crate::frame::{ChannelSettings, Frame};
@@ -100,6 +102,10 @@ pub(super) struct NodeLog {
     keys_in_flight: BTreeMap<(Arc<str>, Box<str>), u64>,
     requests: Vec<LogRequest>,
     health: Health,
+    /// The start of the node, or the time at which the broker was lost last.
+    lost_at: Duration,
+    /// Beats that were appended since then have arrived in all partitions that the node owned.
+    is_proven: bool,
     reviewed_at: Duration,
     round_trip: Duration,
     counts: LogCounts,
@@ -116,6 +122,8 @@ struct Followed {
     beat_sent: Duration,
     /// The time at which the last own beat was read, or at which the node has become the owner.
     beat_read: Duration,
+    /// The time at which that beat was appended.
+    beat_appended: Option<Duration>,
     /// Records were gone: a new life must begin above this number; `None` until the log is read again.
     rollback: Option<Option<u64>>,
     life_sent: Option<Duration>,
@@ -123,13 +131,19 @@ struct Followed {
     ahead: Option<(u64, Duration)>,
 }
 
-/// An append whose entry was not read yet.
+/// An append that is not both acknowledged and read yet.
 #[derive(Debug)]
 struct PendingAppend {
     partition: Partition,
     kind: AppendKind,
+    /// The life of the log at that time.
+    life: Option<Life>,
     bytes: usize,
     at: Duration,
+    /// The broker has acknowledged it, with the replicas that it waits for.
+    is_acknowledged: bool,
+    /// Its entry was read: the position of the publication.
+    read: Option<Option<StreamPosition>>,
 }
 
 #[derive(Debug)]
@@ -140,6 +154,11 @@ enum AppendKind {
         /// The publisher, and those that have published with the same key meanwhile.
         origins: Vec<Origin>,
     },
+    /// A beat that proves the log for a publication whose key was used before: the position of the first one.
+    Repetition {
+        origin: Origin,
+        first: Option<StreamPosition>,
+    },
     Beat,
     Life,
 }
@@ -147,6 +166,22 @@ enum AppendKind {
 impl NodeLog {
     pub(super) fn partitions(&self) -> u16 {
         self.options.partitions
+    }
+
+    /// Handles a change of the broker's state.
+    fn set_health(&mut self, health: Health, now: Duration) {
+        if !health.is_connected {
+            (self.is_proven, self.lost_at) = (false, now);
+        }
+        self.health = health;
+    }
+
+    /// Notes whether beats that were appended since the broker was lost have arrived in all partitions of this node.
+    fn note_proof(&mut self) {
+        let mut owned = self.followed.values().filter(|followed| followed.is_owned);
+        let lost_at = self.lost_at;
+        let has_arrived = owned.all(|followed| followed.beat_appended.is_some_and(|at| at >= lost_at));
+        self.is_proven |= has_arrived && self.health.is_connected && self.reviewed_at > Duration::ZERO;
     }
 }
 
@@ -159,6 +194,7 @@ impl Followed {
             follow_at: now,
             beat_sent: Duration::ZERO,
             beat_read: now,
+            beat_appended: None,
             rollback: None,
             life_sent: None,
             ahead: None,
@@ -182,6 +218,8 @@ impl Node {
                 is_connected: false,
                 reason: "not connected yet".into(),
             },
+            lost_at: Duration::ZERO,
+            is_proven: false,
             reviewed_at: Duration::ZERO,
             round_trip: Duration::ZERO,
             counts: LogCounts::default(),
@@ -249,13 +287,17 @@ impl Node {
         let silent = silent.unwrap_or_default();
         let readers = log.followed.values().map(|followed| &followed.reader);
         Some(LogReport {
-            is_ready: silent < limits::LOG_SILENT_AFTER,
+            // A push gateway has no adapter.
+            is_ready: !self.member.role.owns_channels()
+                || (log.is_proven && log.health.is_connected && silent < limits::LOG_SILENT_AFTER),
             is_connected: log.health.is_connected,
             reason: Arc::clone(&log.health.reason),
             partitions: usize::from(log.options.partitions),
             owned: owned().count(),
             live: owned().filter(|followed| followed.reader.is_live()).count(),
-            channels: readers.map(|reader| reader.channels() + reader.serving).sum(),
+            channels: readers
+                .map(|reader| reader.channels() + reader.served().len())
+                .sum(),
             appends: log.appends.len(),
             round_trip: log.round_trip,
             silent,
@@ -300,7 +342,7 @@ impl Node {
                 (followed.is_owned, followed.idle_since) = (true, None);
             } else if let Some(followed) = log.followed.get_mut(&partition) {
                 followed.is_owned = false;
-                let is_idle = followed.reader.serving == 0;
+                let is_idle = followed.reader.served().is_empty();
                 followed.idle_since = is_idle.then(|| followed.idle_since.unwrap_or(now));
             }
         }
@@ -343,7 +385,8 @@ impl Node {
             self.expire_logged(now);
         }
         self.follow_closed(now);
-        let Some(log) = &self.log else { return };
+        let Some(log) = &mut self.log else { return };
+        log.note_proof();
         let partitions: Vec<Partition> = log.followed.keys().copied().collect();
         for partition in partitions {
             self.tick_partition(partition, now);

@@ -96,17 +96,10 @@ impl OwnedChannels {
         owned.is_some_and(|owned| owned.interests.iter().any(|interest| interest.node == node))
     }
 
-    /// Marks all channels as superseded, after a pause. A log has the state of those that it has, whoever owns them.
+    /// Marks all channels as superseded, after a pause, except those in a log: the log has their state.
     pub(super) fn supersede(&mut self) {
         let without_log = self.channels.values_mut().filter(|owned| owned.log.is_none());
         without_log.for_each(|owned| owned.is_superseded = true);
-    }
-
-    /// Returns the channels with the history of a log that are selected.
-    pub(super) fn logged_names(&self, is_selected: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
-        let logged = self.channels.iter().filter(|(_, owned)| owned.log.is_some());
-        let selected = logged.filter(|(name, _)| is_selected(name));
-        selected.map(|(name, _)| Arc::clone(name)).collect()
     }
 
     pub(super) fn names(&self) -> Vec<Arc<str>> {
@@ -235,10 +228,12 @@ impl Owned {
                 history.recover(from.offset, Some(from.epoch), limits::CATCH_UP_PUBLICATIONS, now)
             && missed.iter().map(|(_, item)| item.data.len()).sum::<usize>() <= limits::CATCH_UP_BYTES
         {
+            let publications = copy(missed);
             return ChannelState {
                 position: Some(position),
-                floor: from.offset,
-                publications: copy(missed),
+                // A mirror behind it has missed nothing if nothing was published between.
+                floor: history.covered_from(from.offset),
+                publications,
             };
         }
         history.expire(now);

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use ringmain_cluster::frame::{ChannelSettings, ChannelState, Frame, Publish, PublishOutcome};
 use ringmain_cluster::limits::{LOG_SILENT_AFTER, REQUEST_TIMEOUT, TICK_INTERVAL};
 use ringmain_cluster::log::{
-    Append, AppendOutcome, Binding, Entry, FollowFrom, LogEvent, LogRequest, Opened, Partition, Record,
+    Append, AppendOutcome, Binding, Entry, EntryId, FollowFrom, Health, Life, LifeEntry, LogEvent,
+    LogRequest, Opened, Partition, Record,
 };
 use ringmain_cluster::member::{Member, Phase, Role, Status, Uid};
 use ringmain_cluster::node::{Event, Hello, LinkId, LogOptions, Node, NodeRequest, SyncKind};
@@ -83,6 +84,13 @@ impl Rig {
     fn receive(&mut self, event: LogEvent) {
         self.node.receive_log(event, self.now);
         self.requests.extend(self.node.take_log_requests());
+    }
+
+    fn set_connected(&mut self, is_connected: bool) {
+        self.receive(LogEvent::Health(Health {
+            is_connected,
+            reason: "".into(),
+        }));
     }
 
     /// Answers the last request to follow.
@@ -236,21 +244,33 @@ fn a_publication_is_acknowledged_once_it_was_read() {
     assert_eq!(position(outcomes[0].1).offset, number);
 }
 
-/// The entry shows that it was appended.
+/// A broker that waits for its replicas delivers the entry before.
 #[test]
-fn an_unknown_outcome_becomes_certain_when_the_entry_is_read_first() {
-    let mut rig = Rig::live();
-    rig.take_appends();
-    rig.publish(1, None);
-    let append = rig.take_appends().remove(0);
-    let number = rig.records.last().map_or(0, |(number, _)| *number) + 1;
-    rig.deliver(number, &append.entry);
-    let outcome = AppendOutcome::Unknown;
-    rig.receive(LogEvent::Appended {
-        id: append.id,
-        outcome,
-    });
-    assert_eq!(position(rig.outcomes()[0].1).offset, number);
+fn a_publication_that_was_read_is_not_acknowledged_before_the_broker_has() {
+    let outcomes = [
+        AppendOutcome::Appended(0),
+        AppendOutcome::Unknown,
+        AppendOutcome::Refused,
+    ];
+    for outcome in outcomes {
+        let mut rig = Rig::live();
+        rig.take_appends();
+        rig.publish(1, None);
+        let append = rig.take_appends().remove(0);
+        let number = rig.records.last().map_or(0, |(number, _)| *number) + 1;
+        rig.deliver(number, &append.entry);
+        assert_eq!(rig.outcomes(), [], "not acknowledged");
+        rig.receive(LogEvent::Appended {
+            id: append.id,
+            outcome,
+        });
+        let (_, published) = rig.outcomes()[0];
+        match outcome {
+            AppendOutcome::Appended(_) => assert_eq!(position(published).offset, number),
+            // It was read, so it was not refused.
+            _ => assert_eq!(published, PublishOutcome::Unknown),
+        }
+    }
 }
 
 #[test]
@@ -260,6 +280,8 @@ fn a_key_is_published_once() {
     rig.publish(2, Some("k"));
     rig.append_all();
     rig.publish(3, Some("k"));
+    // Its outcome is that of an append, too: the first one may have been read without having been acknowledged.
+    rig.append_all();
     let outcomes = rig.outcomes();
     let positions: Vec<_> = outcomes.iter().map(|(_, outcome)| position(*outcome)).collect();
     assert_eq!(positions.len(), 3, "{outcomes:?}");
@@ -280,16 +302,39 @@ fn publications_wait_for_a_log_that_is_away_and_are_refused_then() {
     assert_eq!(rig.outcomes(), [(1, PublishOutcome::Refused)]);
 }
 
-/// The node has read no beat of its own.
+/// Beats show that the log delivers; a connection alone does not.
 #[test]
-fn a_node_without_beats_is_not_ready() {
-    let mut rig = Rig::live();
+fn a_node_is_ready_while_its_beats_arrive() {
+    let mut rig = Rig::new();
+    let is_ready = |rig: &Rig| rig.node.log_report(rig.now).expect("a log").is_ready;
+    assert!(!is_ready(&rig), "not connected");
+    rig.set_connected(true);
+    rig.run_for(Duration::from_secs(2));
+    rig.open();
     rig.append_all();
-    assert!(rig.node.log_report(rig.now).expect("a log").is_ready);
+    assert!(!is_ready(&rig), "no beat");
+    rig.run_for(Duration::from_secs(2));
+    rig.append_all();
+    rig.run_for(TICK_INTERVAL);
+    assert!(is_ready(&rig));
+
     rig.run_for(LOG_SILENT_AFTER + Duration::from_secs(1));
-    assert!(!rig.node.log_report(rig.now).expect("a log").is_ready);
+    assert!(!is_ready(&rig), "silent");
     rig.append_all();
-    assert!(rig.node.log_report(rig.now).expect("a log").is_ready);
+    assert!(is_ready(&rig));
+
+    // A beat that was appended before the loss proves nothing.
+    rig.run_for(Duration::from_secs(2));
+    rig.set_connected(false);
+    assert!(!is_ready(&rig), "lost");
+    rig.set_connected(true);
+    rig.append_all();
+    rig.run_for(TICK_INTERVAL);
+    assert!(!is_ready(&rig), "no beat since then");
+    rig.run_for(Duration::from_secs(2));
+    rig.append_all();
+    rig.run_for(TICK_INTERVAL);
+    assert!(is_ready(&rig));
 }
 
 /// Its last record is the same.
@@ -382,6 +427,62 @@ fn records_that_were_deleted_before_they_were_read_are_a_gap() {
     assert_eq!(states.len(), 1);
     assert_eq!(states[0].0, SyncKind::Gap);
     assert_eq!(states[0].1.expect("a position").offset, first - 1);
+}
+
+/// Retention was configured after a node has subscribed.
+#[test]
+fn a_channel_that_enters_the_log_reaches_its_subscribers() {
+    let mut rig = Rig::live();
+    let settings = ChannelSettings {
+        history: None,
+        ..SETTINGS
+    };
+    let interested = NodeRequest::Interested {
+        channel: "news".into(),
+        settings,
+        needs_state: false,
+    };
+    rig.node.handle(interested, rig.now);
+    rig.events();
+    rig.publish(1, None);
+    rig.append_all();
+    let published = rig.events().into_iter().filter_map(|event| match event {
+        Event::Publication { offset, .. } => Some(offset),
+        _ => None,
+    });
+    let published: Vec<_> = published.collect();
+    let records = rig.records.iter().filter_map(|(number, bytes)| {
+        let entry = Entry::decode(bytes).expect("an entry");
+        matches!(entry, Entry::Publication { .. }).then_some(*number)
+    });
+    assert_eq!(published, records.collect::<Vec<_>>());
+    assert_eq!(published.len(), 1);
+}
+
+/// The broker has the publication of an earlier life, which is in no history.
+#[test]
+fn a_repetition_of_a_publication_in_no_life_is_not_acknowledged() {
+    let mut rig = Rig::live();
+    rig.take_appends();
+    rig.publish(1, Some("k"));
+    let append = rig.take_appends().remove(0);
+    let other = Entry::Life {
+        id: EntryId {
+            writer: Uid(9),
+            append: 1,
+        },
+        life: LifeEntry {
+            life: Life(99),
+            binding: rig.binding,
+        },
+    };
+    rig.deliver(5, &other.encode());
+    rig.receive(LogEvent::Appended {
+        id: append.id,
+        outcome: AppendOutcome::Repeated(1),
+    });
+    rig.run_for(TICK_INTERVAL);
+    assert_eq!(rig.outcomes(), [(1, PublishOutcome::Unknown)]);
 }
 
 /// A push gateway, whose channels another node owns.

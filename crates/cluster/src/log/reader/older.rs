@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ringmain_hub::mail::Idempotency;
 
-use super::Reader;
+use super::{Reader, numbered};
 use crate::frame::Publish;
 use crate::log::{Binding, Entry, Life, Record};
 use crate::node::idempotency::IdempotencyKeys;
@@ -61,8 +61,7 @@ impl Reader {
         for (channel, idempotency, number, at) in part.firsts {
             // Otherwise a newer one of the same key was delivered.
             if self.find_key(&channel, &idempotency).is_none() {
-                let position = self.position_at(number);
-                self.keys.add(&channel, idempotency, position, at);
+                self.keys.add(&channel, idempotency, numbered(number), at);
             }
         }
         let is_spent = self.fill.bytes_left == 0 && self.life.is_some();
@@ -119,6 +118,8 @@ impl Reader {
         let floor = std::mem::replace(&mut self.floor, older.above);
         if let Some(logged) = self.channel(&Arc::clone(&older.publish.channel), options, settings, now) {
             logged.mark.add_older(&mut logged.history, older, now);
+        } else {
+            self.forgotten = self.forgotten.max(older.number);
         }
         self.floor = floor;
     }

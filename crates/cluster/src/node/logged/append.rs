@@ -34,14 +34,17 @@ impl Node {
         let channel = Arc::clone(&publish.channel);
         let idempotency = publish.options.idempotency.as_ref();
         let key = idempotency.map(|idempotency| idempotency.key.clone());
-        if let Some(idempotency) = idempotency
-            && let Some(followed) = self.followed(partition)
-        {
-            if let Some(first) = followed.reader.find_key(&channel, idempotency) {
-                return self.finish_publication(&[origin], PublishOutcome::Published(first));
-            }
+        if let Some(idempotency) = idempotency {
             if self.join_append(&channel, &idempotency.key, origin) {
                 return;
+            }
+            // The first publication was read, but perhaps not acknowledged: what is appended behind it is acknowledged after it.
+            let first = self.followed(partition).map(|followed| &followed.reader);
+            if let Some((first, beat)) =
+                first.and_then(|reader| Some((reader.find_key(&channel, idempotency)?, reader.beat()?)))
+            {
+                let kind = AppendKind::Repetition { origin, first };
+                return self.append(partition, kind, now, |id| Entry::Beat { id, beat });
             }
         }
         let kind = AppendKind::Publication {
@@ -80,11 +83,15 @@ impl Node {
         log.last_append += 1;
         let id = log.last_append;
         let entry = entry(EntryId { writer, append: id });
+        let followed = log.followed.get(&partition);
+        let life = followed.and_then(|followed| followed.reader.life());
         let append_key = match &entry {
             Entry::Publication { publish, .. } => {
+                // A publication of an earlier life is in no history: its key is not that of a repetition.
+                let life = life.map_or(0, |life| life.0);
                 publish.options.idempotency.as_ref().map(|idempotency| AppendKey {
                     channel: Arc::clone(&publish.channel),
-                    key: idempotency.key.clone(),
+                    key: format!("{life:016x}:{}", idempotency.key).into(),
                     window: idempotency.window,
                 })
             }
@@ -103,8 +110,11 @@ impl Node {
         let pending = PendingAppend {
             partition,
             kind,
+            life,
             bytes: bytes.len(),
             at: now,
+            is_acknowledged: false,
+            read: None,
         };
         log.appends.insert(id, pending);
         log.requests.push(LogRequest::Append(Append {
@@ -130,19 +140,26 @@ impl Node {
         Some(append)
     }
 
-    /// Handles the outcome of an append. If it was acknowledged, the entry is going to be read.
+    /// Handles the outcome of an append. An acknowledged publication is reported once it is read, too.
     pub(super) fn appended(&mut self, id: u64, outcome: AppendOutcome) {
         let Some(log) = &mut self.log else { return };
-        let Some(append) = log.appends.get(&id) else {
-            // It was read before.
+        let Some(append) = log.appends.get_mut(&id) else {
+            // A beat or a life that was read, or an append that has expired.
             return;
         };
         let partition = append.partition;
         match outcome {
-            AppendOutcome::Appended(_) => {}
+            AppendOutcome::Appended(_) => {
+                append.is_acknowledged = true;
+                self.finish_if_certain(id);
+            }
             AppendOutcome::Repeated(number) => {
                 log.repeats.insert((partition, number, id));
                 self.finish_repeats(partition);
+            }
+            // It was read: it is in the log in spite of the outcome.
+            AppendOutcome::Refused if append.read.is_some() => {
+                self.finish_append(id, PublishOutcome::Unknown);
             }
             AppendOutcome::Refused => {
                 if matches!(append.kind, AppendKind::Life) {
@@ -174,28 +191,39 @@ impl Node {
             else {
                 return;
             };
-            let position = followed.reader.position_at(number);
+            let life = log.appends.get(&id).and_then(|append| append.life);
+            let is_current = followed.reader.life() == life;
+            let position = followed.reader.position_in_life(number).filter(|_| is_current);
             log.repeats.remove(&(partition, number, id));
             log.counts.repeated += 1;
-            self.finish_append(id, PublishOutcome::Published(position));
+            self.finish_append(id, published_at(position));
         }
     }
 
     /// Handles the reading of an entry of this node. `position`: that of the publication, or of the first one with its key.
     pub(super) fn finish_read(&mut self, id: EntryId, position: Option<StreamPosition>) {
-        if id.writer == self.member.uid {
-            self.finish_append(id.append, PublishOutcome::Published(position));
+        let log = self.log.as_mut().filter(|_| id.writer == self.member.uid);
+        if let Some(append) = log.and_then(|log| log.appends.get_mut(&id.append)) {
+            append.read = Some(position);
+            // Otherwise the outcome decides: the broker may still wait for its replicas.
+            self.finish_if_certain(id.append);
+        }
+    }
+
+    /// Finishes an append that is acknowledged and read.
+    fn finish_if_certain(&mut self, id: u64) {
+        let append = self.log.as_ref().and_then(|log| log.appends.get(&id));
+        let certain = append.filter(|append| append.is_acknowledged);
+        if let Some(position) = certain.and_then(|append| append.read) {
+            self.finish_append(id, published_at(position));
         }
     }
 
     fn finish_append(&mut self, id: u64, outcome: PublishOutcome) {
-        let append = self.remove_append(id);
-        if let Some(PendingAppend {
-            kind: AppendKind::Publication { origins, .. },
-            ..
-        }) = append
-        {
-            self.finish_publication(&origins, outcome);
+        match self.remove_append(id).map(|append| append.kind) {
+            Some(AppendKind::Publication { origins, .. }) => self.finish_publication(&origins, outcome),
+            Some(AppendKind::Repetition { origin, .. }) => self.finish_publication(&[origin], outcome),
+            Some(AppendKind::Beat | AppendKind::Life) | None => {}
         }
     }
 
@@ -219,6 +247,11 @@ impl Node {
         if id.writer != self.member.uid {
             return;
         }
+        let append = self.log.as_ref().and_then(|log| log.appends.get(&id.append));
+        if let Some(AppendKind::Repetition { first, .. }) = append.map(|append| &append.kind) {
+            let first = *first;
+            return self.finish_read(id, first);
+        }
         let Some(append) = self.remove_append(id.append) else {
             return;
         };
@@ -226,7 +259,7 @@ impl Node {
             log.round_trip = now.saturating_sub(append.at);
         }
         if let Some(followed) = self.followed_mut(partition) {
-            followed.beat_read = now;
+            (followed.beat_read, followed.beat_appended) = (now, Some(append.at));
         }
     }
 
@@ -236,7 +269,7 @@ impl Node {
         }
     }
 
-    /// Ends the wait for appends whose entries were not read in time. They may be in the log.
+    /// Ends the wait for appends that are not certain in time. They may be in the log.
     pub(super) fn expire_appends(&mut self, now: Duration) {
         let is_late = |append: &PendingAppend| now.saturating_sub(append.at) >= limits::REQUEST_TIMEOUT;
         while let Some(log) = &self.log
@@ -252,5 +285,13 @@ impl Node {
             let appends = &log.appends;
             log.repeats.retain(|(.., id)| appends.contains_key(id));
         }
+    }
+}
+
+/// Returns the outcome of a publication that the log has. Without a position it is in no life: the broker has it, but no history will.
+fn published_at(position: Option<StreamPosition>) -> PublishOutcome {
+    match position {
+        Some(_) => PublishOutcome::Published(position),
+        None => PublishOutcome::Unknown,
     }
 }

@@ -38,7 +38,7 @@ impl Node {
             }
             LogEvent::Health(health) => {
                 if let Some(log) = &mut self.log {
-                    log.health = health;
+                    log.set_health(health, now);
                 }
             }
         }
@@ -241,7 +241,7 @@ impl Node {
             followed.ahead = None;
         } else if followed.is_owned
             && now.saturating_sub(since) >= limits::LOG_AHEAD_AFTER
-            && followed.beat_read > since + limits::LOG_BEAT_INTERVAL
+            && followed.beat_appended.is_some_and(|at| at > since)
         {
             self.roll_back(partition, now);
         }

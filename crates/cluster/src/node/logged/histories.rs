@@ -116,6 +116,9 @@ impl Node {
             return;
         };
         let is_attached = followed.reader.is_attached();
+        if is_attached {
+            self.enter_log(number, &publish, now);
+        }
         let owned = self.owned.get_mut(&publish.channel);
         let owned = owned.filter(|owned| is_attached && owned.log.is_some());
         let Some(history) = owned.and_then(|owned| owned.history.as_mut()) else {
@@ -131,6 +134,21 @@ impl Node {
                 forget_floor(history);
             }
             self.fan_out(&publish.channel, number, &published, false, now);
+        }
+    }
+
+    /// Gives a channel that this node serves without the log its history there: its retention was configured meanwhile, or not yet at the
+    /// node that has subscribed.
+    fn enter_log(&mut self, number: u64, publish: &Publish, now: Duration) {
+        let owned = self.owned.get_mut(&publish.channel);
+        if owned.is_none_or(|owned| owned.log.is_some()) {
+            return;
+        }
+        self.join_history(&publish.channel, publish.settings, now);
+        let owned = self.owned.get_mut(&publish.channel);
+        if let Some(history) = owned.and_then(|owned| owned.history.as_mut()) {
+            history.advance(number.saturating_sub(1));
+            self.send_present_state_to_all(&publish.channel, now);
         }
     }
 
@@ -171,10 +189,10 @@ impl Node {
     }
 
     fn served_channels(&self, partition: Partition) -> Vec<Arc<str>> {
-        let Some(log) = &self.log else { return Vec::new() };
-        let partitions = log.options.partitions;
-        self.owned
-            .logged_names(|channel| partition_of(channel, partitions) == partition)
+        let followed = self.followed(partition);
+        followed.map_or_else(Vec::new, |followed| {
+            followed.reader.served().iter().cloned().collect()
+        })
     }
 
     /// Replaces the histories of the channels that this node serves by those that were read again.
@@ -186,7 +204,7 @@ impl Node {
             (owned.log, owned.history) = (None, None);
             let settings = owned.settings;
             if let Some(followed) = self.followed_mut(partition) {
-                followed.reader.serving = followed.reader.serving.saturating_sub(1);
+                followed.reader.drop_served(&channel);
             }
             self.join_history(&channel, settings, now);
             self.send_state_to_all(&channel, now);

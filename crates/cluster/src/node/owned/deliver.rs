@@ -82,6 +82,11 @@ impl Node {
     /// Sends all mirrors the state, without the publications that they have missed.
     pub(in crate::node) fn send_state_to_all(&mut self, channel: &Arc<str>, now: Duration) {
         self.refresh_history(channel);
+        self.send_present_state_to_all(channel, now);
+    }
+
+    /// As [`Node::send_state_to_all`], before the record of the log that is being read has its place in the history.
+    pub(in crate::node) fn send_present_state_to_all(&mut self, channel: &Arc<str>, now: Duration) {
         let Some(owned) = self.owned.channels.get_mut(channel) else {
             return;
         };
