@@ -174,6 +174,7 @@ def redis_sentinel(case):
     readiness.end()
     figures = judge([crowd], publishers)
     figures |= {"promoted_after_s": round(promoted - begun, 2), "back_after_promotion_s": round(back, 2), "not_ready_s": readiness.red(begun)}
+    rig.check(figures["not_ready_s"] > 0, f"the node was ready without a log; {figures}")
     rig.check(back <= PROMOTED_SECONDS, f"delivery is back {back:.2f} s after the promotion; {figures}")
     return figures
 
