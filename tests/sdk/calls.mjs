@@ -1,7 +1,7 @@
 // Push by gRPC-Web with the npm package grpc-web, as it is, and by gRPC with grpcurl: `node calls.mjs HOST:PORT GRPCURL`. The server API, by
 // grpcurl, with Centrifugo's own definition (api.proto).
 //
-// The package's transport is XMLHttpRequest: what it uses of it is written here on fetch, for text that is read while it comes.
+// The package's transport is XMLHttpRequest: the part that it uses is written here on fetch, for text that is read as it arrives.
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -138,7 +138,7 @@ async function byText() {
   assert.deepEqual(heard.map(data), [{ price: 1 }, { price: 2 }]);
   stream.cancel();
 
-  // What was missed comes with the connection.
+  // Missed publications are part of the connect reply.
   await publish(channel, { price: 3 });
   const { epoch } = connect.subs[channel];
   const again = call({ subs: { [channel]: { recover: true, offset: 2, epoch } } });
@@ -160,7 +160,7 @@ async function byBinary() {
   const stream = client.serverStreaming(`http://${host}${consume.getName()}`, { token: 'x' }, {}, consume);
   stream.on('error', ({ code, message }) => end.put({ code, message }));
   assert.deepEqual(await end.take(), { code: StatusCode.UNAUTHENTICATED, message: 'invalid token (code 3500)' });
-  // As pages read it that do it by fetch: frames as they come.
+  // As pages that use fetch read it: frames as they arrive.
   const asked = ConnectRequest.encode(ConnectRequest.fromObject({ subs: { 'recovery:calls-binary': {} } })).finish();
   const frame = Buffer.concat([Buffer.from([0, 0, 0, 0, asked.length]), asked]);
   const answer = await fetch(`http://${host}${consume.getName()}`, {

@@ -1,5 +1,5 @@
-// The npm SDK, as it is, against our server on each of its transports, and listeners that are no SDK: `node sessions.mjs
-// HOST:PORT`. Each line of a run is asserted; the first that is otherwise ends it with exit code 1.
+// The unchanged npm SDK against our server on each of its transports, and clients without an SDK: `node sessions.mjs HOST:PORT`. The first
+// failed assertion ends the run with exit code 1.
 import assert from 'node:assert/strict';
 import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
@@ -18,10 +18,10 @@ const next = (source, event) => {
   return once(source, event, { signal }).then(([value]) => value);
 };
 
-/** The same, whatever goes wrong before it. */
+/** The same, but errors before it do not reject the promise. */
 const later = (source, event) =>
   new Promise((resolve, reject) => {
-    const guard = setTimeout(() => reject(new Error(`${event} did not come`)), GUARD);
+    const guard = setTimeout(() => reject(new Error(`expected the event ${event}, received none`)), GUARD);
     source.once(event, (value) => {
       clearTimeout(guard);
       resolve(value);
@@ -36,7 +36,7 @@ const sign = (claims) => {
   return `${message}.${signature.digest('base64url')}`;
 };
 
-/** As a JSON value, whatever the format carries. */
+/** JSON values in each format. */
 const formats = {
   json: { Client: Centrifuge, encode: (value) => value, decode: (value) => value },
   protobuf: {
@@ -46,7 +46,7 @@ const formats = {
   },
 };
 
-/** By the SDK's names: where each is, and which formats the SDK speaks there. */
+/** By the SDK's names: the endpoint of each, and the formats that the SDK supports there. */
 const transports = {
   websocket: { endpoint: `ws://${host}/connection/websocket`, speaks: ['json', 'protobuf'] },
   http_stream: { endpoint: `http://${host}/connection/http_stream`, speaks: ['json', 'protobuf'] },
@@ -166,7 +166,7 @@ async function features(transport, format) {
   assert.deepEqual(await states, [1, 2, 3, 4].map(state));
   const { numFullPayloads, numDeltaPayloads } = changing.deltaStats();
   assert.deepEqual([numFullPayloads, numDeltaPayloads], [1, 3]);
-  // Missed ones come with the subscription, and the next one is a delta of the last of these.
+  // Missed publications are part of the reply, and the next one is a delta from the last of these.
   changing.unsubscribe();
   for (const number of [5, 6]) await publish(`delta:${name}`, state(number));
   const missed = collect(changing, 3);

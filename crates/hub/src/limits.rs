@@ -139,6 +139,9 @@ pub const FILTER_BYTES: usize = 4096;
 /// The comparisons and operators of a filter by tags. The outcome is the same.
 pub const FILTER_NODES: usize = 128;
 
+/// The values in the lists (`vals`) of a filter by tags, all together: a publication's tag is compared with each. The outcome is the same.
+pub const FILTER_VALUES: usize = 256;
+
 /// The nesting depth of a filter by tags. The outcome is the same.
 pub const FILTER_DEPTH: usize = 16;
 

@@ -358,10 +358,7 @@ impl SubscriberTable {
         let (queues, slot) = (&mut self.queues, self.conns.get_mut(id.index as usize)?);
         let conn = slot.conn.as_mut().filter(|_| slot.generation == id.generation);
         let push = conn?.pop_push(queues)?;
-        Some(match push.delta {
-            None => push.frame,
-            Some(delta) => self.feature_entries.resolve(push.frame, delta),
-        })
+        Some(self.feature_entries.resolve(push.frame))
     }
 
     /// Returns the size of a connection's queue, in bytes.
@@ -494,7 +491,7 @@ impl SubscriberTable {
             (None, Some(state)) => state.add_plain(),
             (None, None) => {}
         }
-        self.add_to_schedule(id.index, topic);
+        self.add_to_schedule(id.index, topic, at as usize);
         self.counts.subscriptions += 1;
         self.events.push_back(SubscriberEvent::Subscribed {
             conn: id,

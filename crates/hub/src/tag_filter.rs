@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use prost::Message;
 
-use crate::limits::{FILTER_BYTES, FILTER_DEPTH, FILTER_NODES};
+use crate::limits::{FILTER_BYTES, FILTER_DEPTH, FILTER_NODES, FILTER_VALUES};
 use crate::protocol::FilterNode;
 
 /// The longest number, in characters.
@@ -60,21 +60,35 @@ enum Operator {
     StartsWith(String),
     EndsWith(String),
     Contains(String),
-    /// A number that is one of these in relation to the operand. No number matches an operand that is none.
-    Number(String, &'static [Ordering]),
+    /// A number that is one of these in relation to the operand. No number matches an operand that is none (`None`).
+    Number(Option<Operand>, &'static [Ordering]),
+}
+
+/// The operand of a comparison of numbers. Parsed once.
+#[derive(Clone, Debug, PartialEq)]
+struct Operand {
+    is_negative: bool,
+    integer: Box<str>,
+    fraction: Box<str>,
+}
+
+/// The numbers of the parts of a filter, which are limited.
+#[derive(Debug, Default)]
+struct FilterSize {
+    nodes: usize,
+    values: usize,
 }
 
 impl TagFilter {
     /// Checks a client's filter.
     ///
     /// # Errors
-    /// [`FilterError`]: it exceeds a limit ([`FILTER_BYTES`], [`FILTER_NODES`], [`FILTER_DEPTH`]) or is incomplete.
+    /// [`FilterError`]: it exceeds a limit ([`FILTER_BYTES`], [`FILTER_NODES`], [`FILTER_VALUES`], [`FILTER_DEPTH`]) or is incomplete.
     pub fn new(node: &FilterNode) -> Result<TagFilter, FilterError> {
         if node.encoded_len() > FILTER_BYTES {
             return Err(FilterError("it is too large"));
         }
-        let mut nodes = 0;
-        let condition = Condition::new(node, FILTER_DEPTH, &mut nodes)?;
+        let condition = Condition::new(node, FILTER_DEPTH, &mut FilterSize::default())?;
         let key = node.encode_to_vec().into();
         Ok(TagFilter { condition, key })
     }
@@ -93,17 +107,21 @@ impl TagFilter {
 }
 
 impl Condition {
-    fn new(node: &FilterNode, depth: usize, nodes: &mut usize) -> Result<Condition, FilterError> {
-        *nodes += 1;
-        if depth == 0 || *nodes > FILTER_NODES {
+    fn new(node: &FilterNode, depth: usize, size: &mut FilterSize) -> Result<Condition, FilterError> {
+        size.nodes += 1;
+        size.values += node.vals.len();
+        if depth == 0 || size.nodes > FILTER_NODES {
             return Err(FilterError("it has too many nodes, or is nested too deeply"));
+        }
+        if size.values > FILTER_VALUES {
+            return Err(FilterError("its lists have too many values"));
         }
         if node.op.is_empty() {
             return Comparison::new(node).map(|comparison| Condition::Compare(Box::new(comparison)));
         }
         let inner = node.nodes.iter();
         let inner: Result<Box<[Condition]>, FilterError> = inner
-            .map(|inner| Condition::new(inner, depth - 1, nodes))
+            .map(|inner| Condition::new(inner, depth - 1, size))
             .collect();
         let inner = inner?;
         match &*node.op {
@@ -149,6 +167,7 @@ impl Comparison {
             return Err(FilterError("a comparison needs `key`"));
         }
         let operand = || val.clone();
+        let number = || Decimal::parse(val).map(Operand::from);
         let operator = match &**cmp {
             "eq" => Operator::Equal(operand()),
             "neq" => Operator::NotEqual(operand()),
@@ -159,10 +178,10 @@ impl Comparison {
             "sw" => Operator::StartsWith(operand()),
             "ew" => Operator::EndsWith(operand()),
             "ct" => Operator::Contains(operand()),
-            "lt" => Operator::Number(operand(), &[Ordering::Less]),
-            "lte" => Operator::Number(operand(), &[Ordering::Less, Ordering::Equal]),
-            "gt" => Operator::Number(operand(), &[Ordering::Greater]),
-            "gte" => Operator::Number(operand(), &[Ordering::Greater, Ordering::Equal]),
+            "lt" => Operator::Number(number(), &[Ordering::Less]),
+            "lte" => Operator::Number(number(), &[Ordering::Less, Ordering::Equal]),
+            "gt" => Operator::Number(number(), &[Ordering::Greater]),
+            "gte" => Operator::Number(number(), &[Ordering::Greater, Ordering::Equal]),
             _ => return Err(FilterError("unknown `cmp`")),
         };
         let tag = key.clone();
@@ -188,9 +207,30 @@ impl Comparison {
             Operator::EndsWith(operand) => is(&|value| value.ends_with(&**operand)),
             Operator::Contains(operand) => is(&|value| value.contains(&**operand)),
             Operator::Number(operand, expected) => is(&|value| {
-                let numbers = Decimal::parse(value).zip(Decimal::parse(operand));
+                let operand = operand.as_ref().map(Operand::decimal);
+                let numbers = operand.and_then(|operand| Some((Decimal::parse(value)?, operand)));
                 numbers.is_some_and(|(value, operand)| expected.contains(&value.compare(operand)))
             }),
+        }
+    }
+}
+
+impl From<Decimal<'_>> for Operand {
+    fn from(decimal: Decimal<'_>) -> Operand {
+        Operand {
+            is_negative: decimal.is_negative,
+            integer: decimal.integer.into(),
+            fraction: decimal.fraction.into(),
+        }
+    }
+}
+
+impl Operand {
+    fn decimal(&self) -> Decimal<'_> {
+        Decimal {
+            is_negative: self.is_negative,
+            integer: &self.integer,
+            fraction: &self.fraction,
         }
     }
 }

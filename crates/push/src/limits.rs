@@ -151,8 +151,11 @@ pub const IDLE_RELEASE: Duration = Duration::from_hours(1);
 /// (`/emulation`), of up to [`MESSAGE_BYTES`](ringmain_hub::limits::MESSAGE_BYTES) each. More receive 503, and the SDKs reconnect.
 pub const EMULATED_MESSAGES: usize = 256;
 
+/// Bytes of the names of session and node beside the message in such a request.
+pub const SESSION_NAMES_BYTES: usize = 1024;
+
 /// Bytes of the body of such a request: a message with each byte escaped, and the names beside it. More: 413.
-pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MAX as u64 + 1024;
+pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MAX as u64 + SESSION_NAMES_BYTES as u64;
 
 /// Bytes of replies and pushes in the buffer of an HTTP stream. With more its client is disconnected ([`Disconnect::SLOW`]), as web's limit
 /// `unsent_bytes` does with WebSockets; pushes are queued under their own limit before

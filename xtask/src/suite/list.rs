@@ -299,10 +299,13 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "sdk",
-        about: "Centrifuge's Go and npm SDKs, npm's grpc-web and grpcurl against our server; a minute, needs Go, Node and the package registries",
+        about: "Centrifuge's Go and npm SDKs, npm's grpc-web and grpcurl against our server, our deltas and tag filters in Centrifugo's library; two minutes, needs Go, Node and the package registries",
         lines: &[
             Line::new("cargo build --release -p ringmain-push --example sdk_server"),
-            Line::new("tests/sdk/run.sh target/release/examples/sdk_server"),
+            Line::new("cargo build --release -p ringmain-hub --example feature_cases"),
+            Line::new(
+                "tests/sdk/run.sh target/release/examples/sdk_server target/release/examples/feature_cases",
+            ),
         ],
     },
     Suite {

@@ -1,7 +1,6 @@
 //! The encoding of pushes: one for each variant, shared by all subscribers. Must not know subscribers.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_wire::ws::{Message, encode_shared};
@@ -43,8 +42,8 @@ pub enum DataForm<'a> {
     Plain,
     /// Complete, in a subscription with deltas.
     Whole,
-    /// A delta from this publication, which the client has; complete if there is no shorter delta.
-    Delta(&'a Arc<Published>),
+    /// This delta from a publication that the client has ([`Published::delta_from`]).
+    Delta(&'a Bytes),
 }
 
 impl Published {
@@ -69,10 +68,10 @@ impl Published {
         let delta = match form {
             DataForm::Plain => return publication,
             DataForm::Whole => None,
-            DataForm::Delta(base) => self.delta_from(base),
+            DataForm::Delta(delta) => Some(delta),
         };
         publication.delta = delta.is_some();
-        let data = delta.as_ref().unwrap_or(&self.data);
+        let data = delta.unwrap_or(&self.data);
         publication.data = match (format, std::str::from_utf8(data)) {
             (Format::Json, Ok(text)) if publication.delta || compacted(data).is_ok() => json_text(text),
             _ => data.clone(),

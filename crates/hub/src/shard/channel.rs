@@ -315,7 +315,7 @@ impl Channel {
         if self.interests[index].subscribers == 0 {
             self.interests.swap_remove(index);
             self.last_used = now;
-            self.has_features = self.options.has_features();
+            self.has_features = self.options.has_features() || (self.has_features && self.has_subscribers());
         }
     }
 

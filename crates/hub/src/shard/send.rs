@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ChannelShard;
+use super::channel::Channel;
 use crate::limits;
 use crate::mail::{DeliveryMode, PushSource, ShardEvent, WorkerId};
 use crate::protocol::{Published, PushMessage};
@@ -16,8 +17,7 @@ impl ChannelShard {
         };
         if channel.has_subscribers() {
             let push = published_push(published, offset);
-            let source = PushSource::Publication(offset, Arc::clone(published));
-            let source = Some(source).filter(|_| channel.has_features());
+            let source = publication_source(channel, offset, published);
             let mode = channel.mode();
             let encoded = self.writer.write(
                 &channel.name,
@@ -48,18 +48,24 @@ impl ChannelShard {
 
     /// Sends a push without an offset to all subscribers if `is_enabled`. Workers whose queue is full do not receive it.
     pub(super) fn send_out_of_band(&mut self, index: u32, push: PushMessage, is_enabled: bool) {
-        if let Some(channel) = self.channels[index as usize].as_ref().filter(|_| is_enabled) {
-            let source = channel.has_features().then(|| PushSource::from_push(&push));
-            self.send_with_source(index, push, source);
+        if is_enabled {
+            self.send_with_source(index, push, |channel, push| {
+                channel.has_features().then(|| PushSource::from_push(push))
+            });
         }
     }
 
-    fn send_with_source(&mut self, index: u32, push: PushMessage, source: Option<PushSource>) {
+    fn send_with_source(
+        &mut self,
+        index: u32,
+        push: PushMessage,
+        source: impl FnOnce(&Channel, &PushMessage) -> Option<PushSource>,
+    ) {
         let Some(channel) = self.channels[index as usize].as_mut() else {
             return;
         };
         let mode = DeliveryMode::OutOfBand;
-        let source = source.filter(|_| channel.has_features());
+        let source = source(channel, &push);
         let encoded = self.writer.write(
             &channel.name,
             channel.subscribers_by_variant(),
@@ -95,8 +101,7 @@ impl ChannelShard {
                 let mode = channel.mode();
                 for (offset, published) in missed {
                     let push = published_push(&published, offset);
-                    let source = PushSource::Publication(offset, published);
-                    let source = Some(source).filter(|_| channel.has_features());
+                    let source = publication_source(channel, offset, &published);
                     let encoded = self.writer.write(
                         &channel.name,
                         channel.subscribers_by_variant(),
@@ -114,9 +119,17 @@ impl ChannelShard {
 
     /// Sends a publication that is neither numbered nor retained.
     pub(super) fn send_transient(&mut self, index: u32, published: &Arc<Published>) {
-        let source = PushSource::Publication(0, Arc::clone(published));
-        self.send_with_source(index, published_push(published, 0), Some(source));
+        self.send_with_source(index, published_push(published, 0), |channel, _| {
+            publication_source(channel, 0, published)
+        });
     }
+}
+
+/// Returns the content of a publication's push, if subscriptions with features may need it.
+fn publication_source(channel: &Channel, offset: u64, published: &Arc<Published>) -> Option<PushSource> {
+    channel
+        .has_features()
+        .then(|| PushSource::Publication(offset, Arc::clone(published)))
 }
 
 /// Returns the push of a publication.

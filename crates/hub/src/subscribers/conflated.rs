@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::conflation_schedule::SentVersion;
-use super::conn::Conn;
 use super::delivery::{FanOut, SlowConsumer};
-use super::features::{DeltaBase, FeatureEntries, FormOutcome, TopicName, subscriber_form};
+use super::features::{DeltaBase, FeatureEntries, FormOutcome, PLAIN, TopicName, subscriber_form};
 use super::push_queue::QueuedPush;
 use super::{SubscriberTable, Topic};
 use crate::limits::{CONFLATION_BATCH, DELTA_BASES, QUEUE_SCAN_LIMIT};
@@ -91,15 +90,18 @@ impl SubscriberTable {
             interval,
             ..ConflationState::default()
         };
-        for &conn in &subscribers {
-            self.add_to_schedule(conn, topic);
+        for (at, &conn) in subscribers.iter().enumerate() {
+            self.add_to_schedule(conn, topic, at);
         }
         self.topics[topic as usize].subscribers = subscribers;
     }
 
-    /// Schedules a connection that has subscribed to a topic and has its newest publication.
-    pub(super) fn add_to_schedule(&mut self, index: u32, topic: u32) {
-        let conflation = &mut self.topics[topic as usize].conflation;
+    /// Schedules a connection that has subscribed to a topic, in which it has the index `at`, and has its newest publication.
+    pub(super) fn add_to_schedule(&mut self, index: u32, topic: u32, at: usize) {
+        let topic_state = &mut self.topics[topic as usize];
+        let features = topic_state.features.as_ref();
+        let feature_entry = features.map_or(PLAIN, |features| features.entry(at));
+        let conflation = &mut topic_state.conflation;
         let (Some(interval), Some(conn)) = (conflation.interval, &mut self.conns[index as usize].conn) else {
             return;
         };
@@ -108,7 +110,11 @@ impl SubscriberTable {
             None => self.schedule.add(&mut conn.schedule_entry, index, interval),
         };
         let version = conflation.version;
-        self.schedule.get(entry).sent.push(SentVersion { topic, version });
+        self.schedule.get(entry).sent.push(SentVersion {
+            topic,
+            version,
+            feature_entry,
+        });
         // The connection may be idle.
         conflation.has_no_idle_subscriber = false;
     }
@@ -161,9 +167,9 @@ impl SubscriberTable {
                 fan_out.counts.slow[slow.number()] += 1;
                 continue;
             }
-            let outcome = update_form(topic, sent.topic, feature_entries, slot.conn.as_ref(), variant);
-            let (frame, delta) = match outcome {
-                FormOutcome::Send(frame, delta) => (frame, delta),
+            let outcome = update_form(topic, *sent, feature_entries, variant);
+            let frame = match outcome {
+                FormOutcome::Send(frame) => frame,
                 FormOutcome::Filtered => {
                     sent.version = topic.conflation.version;
                     continue;
@@ -178,7 +184,6 @@ impl SubscriberTable {
                 slow,
                 is_state: true,
                 frame,
-                delta,
             };
             fan_out.counts.deliveries += 1;
             if fan_out.push(entry.conn, slot, push) {
@@ -218,20 +223,17 @@ fn load_newest(topics: &[Topic], sent: &[SentVersion], variant: Variant) {
 /// Returns the form of a topic's newest push for a connection.
 fn update_form(
     topic: &mut Topic,
-    index: u32,
+    sent: SentVersion,
     entries: &FeatureEntries,
-    conn: Option<&Conn>,
     variant: Variant,
 ) -> FormOutcome {
-    let subscriber = topic.features.as_ref().and(conn);
-    let subscriber = subscriber.and_then(|conn| conn.index_in(index));
     subscriber_form(
         topic.features.as_deref_mut(),
-        (entries, subscriber.unwrap_or_default()),
+        (entries, sent.feature_entry),
         variant,
         TopicName {
             channel: &topic.name,
-            topic: index,
+            topic: sent.topic,
         },
         topic.conflation.newest.as_deref(),
         DeltaBase::Sent,

@@ -40,6 +40,8 @@ pub(super) struct ScheduleEntry {
 pub(super) struct SentVersion {
     pub(super) topic: u32,
     pub(super) version: u32,
+    /// The entry of the subscription's features, so that a tick does not search the connection's subscriptions.
+    pub(super) feature_entry: u32,
 }
 
 /// The ticks of the connections.

@@ -158,7 +158,6 @@ impl Conn {
         };
         self.queued_bytes = self.queued_bytes - queued.frame.len() + push.frame.len();
         queued.frame.clone_from(&push.frame);
-        queued.delta.clone_from(&push.delta);
         self.dropped += 1;
         true
     }

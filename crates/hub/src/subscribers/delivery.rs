@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::conn::QueueOutcome;
-use super::features::{DeltaBase, FormOutcome, TopicName, subscriber_form};
+use super::features::{DeltaBase, FormOutcome, PLAIN, TopicName, subscriber_form};
 use super::push_queue::{QueueArena, QueuedPush};
 use super::{ConnId, Slot, SubscriberCounts, SubscriberEvent, SubscriberTable};
 use crate::limits::PREFETCH_BATCH;
@@ -97,16 +97,17 @@ impl SubscriberTable {
             for (at, &index) in (number * PREFETCH_BATCH..).zip(batch) {
                 let slot = &mut self.conns[index as usize];
                 let Some(conn) = &slot.conn else { continue };
+                let entry = features.as_ref().map_or(PLAIN, |features| features.entry(at));
                 let outcome = subscriber_form(
                     features.as_deref_mut(),
-                    (&self.feature_entries, at),
+                    (&self.feature_entries, entry),
                     conn.variant,
                     name,
                     Some(encoded),
                     DeltaBase::Previous,
                 );
-                let (frame, delta) = match outcome {
-                    FormOutcome::Send(frame, delta) => (frame, delta),
+                let frame = match outcome {
+                    FormOutcome::Send(frame) => frame,
                     FormOutcome::Filtered => {
                         fan_out.counts.deliveries -= 1;
                         continue;
@@ -121,7 +122,6 @@ impl SubscriberTable {
                     slow,
                     is_state: false,
                     frame,
-                    delta,
                 };
                 fan_out.push(index, slot, push);
             }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::delivery::SlowConsumer;
+use super::push_queue::QueuedFrame;
 use super::{ConnId, SubscriberTable};
 use crate::mail::{EncodedPush, PushSource};
 use crate::protocol::{DataForm, Disconnect, Format, Published, PushMessage, Variant};
@@ -39,18 +40,19 @@ impl SubscriptionFeatures {
     }
 }
 
-/// A publication as a delta, shared by the subscribers with the same form of pushes.
+/// A publication in the two forms of subscriptions with deltas, shared by the subscribers with the same form of pushes.
 #[derive(Debug)]
 pub(super) struct DeltaPush {
-    /// The version that the connection must have.
+    whole: Bytes,
+    /// The version that the connection must have to receive the delta.
     base: Option<u32>,
-    /// The version of this publication.
-    version: u32,
+    /// The version of this publication. `None`: it is not among the retained ones, and no delta is made from it.
+    version: Option<u32>,
     /// `None`: it is sent whole.
-    frame: Option<Bytes>,
+    delta: Option<Bytes>,
 }
 
-/// The delta of a queued push.
+/// A queued push of a subscription with deltas.
 #[derive(Clone, Debug)]
 pub(super) struct PushDelta {
     entry: u32,
@@ -89,6 +91,8 @@ pub(super) struct TopicFeatures {
     version: u32,
     /// The forms of the current push.
     forms: Vec<PushForm>,
+    /// The deltas of the current push, by the versions of their bases. `None`: there is no shorter one.
+    form_deltas: Vec<(u32, Option<Bytes>)>,
 }
 
 /// One form of a push.
@@ -105,6 +109,14 @@ struct FormKey {
     compaction: bool,
     has_delta: bool,
     base: Option<u32>,
+}
+
+impl FormKey {
+    /// Returns whether the complete pushes of two forms are equal.
+    fn has_same_whole(self, other: FormKey) -> bool {
+        let base = self.base;
+        self == FormKey { base, ..other }
+    }
 }
 
 /// The distinct filters of a topic.
@@ -142,17 +154,17 @@ pub(super) struct TopicName<'a> {
 /// The outcome for one subscriber.
 #[derive(Debug)]
 pub(super) enum FormOutcome {
-    Send(Bytes, Option<PushDelta>),
+    Send(QueuedFrame),
     /// The push does not match the subscriber's filter.
     Filtered,
     /// The push has no form for the subscriber.
     Reject(SlowConsumer),
 }
 
-/// Returns the form of a push for a subscriber, given by its index among those of the topic.
+/// Returns the form of a push for a subscriber, given by its entry ([`TopicFeatures::entry`]).
 pub(super) fn subscriber_form(
     features: Option<&mut TopicFeatures>,
-    (entries, at): (&FeatureEntries, usize),
+    (entries, entry): (&FeatureEntries, u32),
     variant: Variant,
     topic: TopicName<'_>,
     encoded: Option<&EncodedPush>,
@@ -161,8 +173,8 @@ pub(super) fn subscriber_form(
     let plain = encoded.and_then(|encoded| Some((encoded, encoded.get(variant)?)));
     match (features, plain) {
         (_, None) => FormOutcome::Reject(SlowConsumer::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL)),
-        (None, Some((_, plain))) => FormOutcome::Send(plain.clone(), None),
-        (Some(features), Some(push)) => features.form((entries, at), variant, topic, push, base),
+        (None, Some((_, plain))) => FormOutcome::Send(QueuedFrame::Whole(plain.clone())),
+        (Some(features), Some(push)) => features.form((entries, entry), variant, topic, push, base),
     }
 }
 
@@ -190,17 +202,28 @@ impl SubscriberTable {
     }
 }
 
+impl PushDelta {
+    /// Returns the length of the complete push.
+    pub(super) fn whole_bytes(&self) -> usize {
+        self.shared.whole.len()
+    }
+}
+
 impl FeatureEntries {
     /// Returns the frame to send for a queued push, which the connection has from now on.
-    pub(super) fn resolve(&mut self, whole: Bytes, delta: PushDelta) -> Bytes {
-        let Some(entry) = self.entries.get_mut(delta.entry as usize) else {
-            return whole;
+    pub(super) fn resolve(&mut self, frame: QueuedFrame) -> Bytes {
+        let PushDelta { entry, shared } = match frame {
+            QueuedFrame::Whole(whole) => return whole,
+            QueuedFrame::Delta(delta) => delta,
         };
-        let has_base = delta.shared.base.is_some() && delta.shared.base == entry.sent;
-        entry.sent = Some(delta.shared.version);
-        match &delta.shared.frame {
-            Some(frame) if has_base => frame.clone(),
-            _ => whole,
+        let Some(entry) = self.entries.get_mut(entry as usize) else {
+            return shared.whole.clone();
+        };
+        let has_base = shared.base.is_some() && shared.base == entry.sent;
+        entry.sent = shared.version;
+        match &shared.delta {
+            Some(delta) if has_base => delta.clone(),
+            _ => shared.whole.clone(),
         }
     }
 
@@ -269,8 +292,7 @@ impl TopicFeatures {
 
     /// Makes a subscriber receive the next publication whole.
     pub(super) fn forget_base(&self, entries: &mut FeatureEntries, at: usize) {
-        let entry = self.subscribers.get(at).copied().unwrap_or(PLAIN);
-        if let Some(entry) = entries.entries.get_mut(entry as usize) {
+        if let Some(entry) = entries.entries.get_mut(self.entry(at) as usize) {
             entry.sent = None;
         }
     }
@@ -303,23 +325,29 @@ impl TopicFeatures {
     /// Drops the forms of a push.
     pub(super) fn end_push(&mut self) {
         self.forms.clear();
+        self.form_deltas.clear();
         for filter in self.filters.filters.iter_mut().flatten() {
             filter.result = None;
         }
     }
 
+    /// Returns the entry of a subscriber, given by its index among those of the topic: [`PLAIN`], or one that remains the same as long as it is
+    /// subscribed.
+    pub(super) fn entry(&self, at: usize) -> u32 {
+        self.subscribers.get(at).copied().unwrap_or(PLAIN)
+    }
+
     /// Returns the form of the current push for a subscriber. `plain` is that without features.
     fn form(
         &mut self,
-        (entries, at): (&FeatureEntries, usize),
+        (entries, number): (&FeatureEntries, u32),
         variant: Variant,
         topic: TopicName<'_>,
         (encoded, plain): (&EncodedPush, &Bytes),
         base: DeltaBase,
     ) -> FormOutcome {
-        let number = self.subscribers.get(at).copied().unwrap_or(PLAIN);
         let Some(entry) = entries.get(number) else {
-            return FormOutcome::Send(plain.clone(), None);
+            return FormOutcome::Send(QueuedFrame::Whole(plain.clone()));
         };
         let Some(source) = encoded.source() else {
             return FormOutcome::Reject(SlowConsumer::Resync(topic.topic));
@@ -356,11 +384,13 @@ impl TopicFeatures {
         let Some(form) = made.map(|made| &self.forms[made]) else {
             return FormOutcome::Reject(SlowConsumer::Resync(topic.topic));
         };
-        let delta = form.delta.as_ref().map(|shared| PushDelta {
-            entry: number,
-            shared: Arc::clone(shared),
-        });
-        FormOutcome::Send(form.whole.clone(), delta)
+        FormOutcome::Send(match &form.delta {
+            None => QueuedFrame::Whole(form.whole.clone()),
+            Some(shared) => QueuedFrame::Delta(PushDelta {
+                entry: number,
+                shared: Arc::clone(shared),
+            }),
+        })
     }
 
     /// Returns the publication before the current one.
@@ -369,33 +399,53 @@ impl TopicFeatures {
     }
 
     fn make_form(
-        &self,
+        &mut self,
         key: FormKey,
         topic: TopicName<'_>,
         source: &PushSource,
         plain: &Bytes,
     ) -> Option<PushForm> {
         let encode = |form: DataForm<'_>| encode(key, topic, source, form);
+        let known = self.forms.iter().find(|form| form.key.has_same_whole(key));
         // Only JSON has another form of complete data.
-        let whole = match (key.has_delta, key.compaction, key.variant.format) {
-            (false, false, _) | (true, false, Format::Protobuf) => plain.clone(),
-            (false, true, _) => encode(DataForm::Plain)?,
-            (true, ..) => encode(DataForm::Whole)?,
+        let whole = match (known, key.has_delta, key.compaction, key.variant.format) {
+            (Some(known), ..) => known.whole.clone(),
+            (None, false, false, _) | (None, true, false, Format::Protobuf) => plain.clone(),
+            (None, false, true, _) => encode(DataForm::Plain)?,
+            (None, true, ..) => encode(DataForm::Whole)?,
         };
-        let delta = key.has_delta.then(|| {
-            let is_base = |(version, _): &&(u32, Arc<Published>)| Some(*version) == key.base;
-            let base = self.bases.iter().find(is_base).map(|(_, base)| base);
-            let has_delta = base.filter(|base| match source {
-                PushSource::Publication(_, published) => published.delta_from(base).is_some(),
-                PushSource::Message(_) => false,
-            });
-            Arc::new(DeltaPush {
-                base: key.base,
-                version: self.version,
-                frame: has_delta.and_then(|base| encode(DataForm::Delta(base))),
-            })
-        });
+        let delta = match source {
+            PushSource::Publication(_, published) if key.has_delta => {
+                let delta = key.base.and_then(|base| self.form_delta(base, published));
+                Some(Arc::new(DeltaPush {
+                    whole: whole.clone(),
+                    base: key.base,
+                    version: self.retained_version(published),
+                    delta: delta.and_then(|delta| encode(DataForm::Delta(&delta))),
+                }))
+            }
+            PushSource::Publication(..) | PushSource::Message(_) => None,
+        };
         Some(PushForm { key, whole, delta })
+    }
+
+    /// Returns the delta of the current push's data from that of the publication with this version.
+    fn form_delta(&mut self, base: u32, published: &Arc<Published>) -> Option<Bytes> {
+        if let Some((_, delta)) = self.form_deltas.iter().find(|(version, _)| *version == base) {
+            return delta.clone();
+        }
+        let (_, base_published) = self.bases.iter().find(|(version, _)| *version == base)?;
+        let delta = published.delta_from(base_published);
+        self.form_deltas.push((base, delta.clone()));
+        delta
+    }
+
+    /// Returns the version of a publication. It is not the newest version if the publication is the last update of a conflated channel, and
+    /// others without an offset followed it.
+    fn retained_version(&self, published: &Arc<Published>) -> Option<u32> {
+        let mut newest_first = self.bases.iter().rev();
+        let (version, _) = newest_first.find(|(_, retained)| Arc::ptr_eq(retained, published))?;
+        Some(*version)
     }
 }
 

@@ -16,11 +16,20 @@ pub(super) struct QueuedPush {
     pub(super) slow: SlowConsumerPolicy,
     /// True if it is a conflated update, which the next one of its topic supersedes.
     pub(super) is_state: bool,
-    /// The complete push.
-    pub(super) frame: Bytes,
-    /// The delta, for a subscription with deltas.
-    pub(super) delta: Option<PushDelta>,
+    pub(super) frame: QueuedFrame,
 }
+
+/// The bytes of a queued push.
+#[derive(Clone, Debug)]
+pub(super) enum QueuedFrame {
+    Whole(Bytes),
+    /// In a subscription with deltas: whole or a delta, which is decided when it is sent.
+    Delta(PushDelta),
+}
+
+// Deltas add nothing to the memory of other pushes.
+const _: () = assert!(size_of::<QueuedFrame>() == size_of::<Bytes>());
+const _: () = assert!(size_of::<QueueNode>() == size_of::<Bytes>() + 16);
 
 /// The queue of one connection, the oldest push first.
 #[derive(Debug)]
@@ -43,6 +52,16 @@ struct QueueNode {
     /// `None` if the node is free.
     push: Option<QueuedPush>,
     next: u32,
+}
+
+impl QueuedFrame {
+    /// Returns the length of the complete push, in bytes.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            QueuedFrame::Whole(whole) => whole.len(),
+            QueuedFrame::Delta(delta) => delta.whole_bytes(),
+        }
+    }
 }
 
 impl PushQueue {

@@ -1,7 +1,7 @@
 //! Filters by tags: each comparison, combinations, numbers, and invalid filters.
 
 use super::TagFilter;
-use crate::limits::{FILTER_BYTES, FILTER_DEPTH, FILTER_NODES};
+use crate::limits::{FILTER_BYTES, FILTER_DEPTH, FILTER_NODES, FILTER_VALUES};
 use crate::protocol::FilterNode;
 
 fn parse(json: &str) -> FilterNode {
@@ -138,6 +138,29 @@ fn invalid_filters_are_rejected() {
         "]}".repeat(deepest)
     );
     assert!(TagFilter::new(&parse(&nested)).is_ok());
+}
+
+/// The values of all lists of a filter count against one limit.
+#[test]
+fn the_values_of_lists_are_limited() {
+    let in_list = |values: usize| {
+        format!(
+            r#"{{"key":"a","cmp":"in","vals":[{}]}}"#,
+            vec![r#""b""#; values].join(",")
+        )
+    };
+    let is_valid = |filter: &str| TagFilter::new(&parse(filter)).is_ok();
+    assert!(is_valid(&in_list(FILTER_VALUES)));
+    assert!(!is_valid(&in_list(FILTER_VALUES + 1)));
+    let two = |first, second| {
+        format!(
+            r#"{{"op":"or","nodes":[{},{}]}}"#,
+            in_list(first),
+            in_list(second)
+        )
+    };
+    assert!(is_valid(&two(FILTER_VALUES - 1, 1)));
+    assert!(!is_valid(&two(FILTER_VALUES - 1, 2)));
 }
 
 #[test]

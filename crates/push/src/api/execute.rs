@@ -12,7 +12,7 @@ use crate::worker::user_commands::ConnectionCommand;
 use crate::worker::{PendingPublish, PushWorker};
 
 /// A command that was started.
-pub(super) enum StartedCommand {
+enum StartedCommand {
     Finished(Result<CommandResult, QueryError>),
     /// The publications were sent to their channels.
     Publishing {
@@ -35,8 +35,39 @@ pub(super) async fn execute(
     finish(worker, started, deadline).await
 }
 
+/// Executes commands in order. A command that is invalid or fails does not stop the others; one without a timely reply does: those behind it
+/// are [`QueryError::Busy`]. With `is_parallel` all publications are sent, in the same order, before the first reply is awaited. Returns the
+/// outcomes by the names of their methods; an invalid command has none.
+pub(super) async fn execute_batch(
+    worker: &PushWorker,
+    commands: impl ExactSizeIterator<Item = Result<Command, Fault>>,
+    is_parallel: bool,
+) -> Vec<(&'static str, Result<CommandResult, QueryError>)> {
+    let deadline = worker.reply_deadline();
+    let mut is_past_deadline = false;
+    let mut started = Vec::with_capacity(commands.len());
+    for command in commands {
+        let name = command.as_ref().map_or("", Command::method_name);
+        let mut one = match command {
+            Err(fault) => StartedCommand::Finished(Err(fault.into())),
+            Ok(_) if is_past_deadline => StartedCommand::Finished(Err(QueryError::Busy)),
+            Ok(command) => start(worker, command, deadline).await,
+        };
+        if !is_parallel {
+            one = StartedCommand::Finished(finish(worker, one, deadline).await);
+        }
+        is_past_deadline |= matches!(one, StartedCommand::Finished(Err(QueryError::Late)));
+        started.push((name, one));
+    }
+    let mut results = Vec::with_capacity(started.len());
+    for (name, one) in started {
+        results.push((name, finish(worker, one, deadline).await));
+    }
+    results
+}
+
 /// Starts a command. A command that publishes only sends its publications, in order with earlier ones; others complete.
-pub(super) async fn start(worker: &PushWorker, command: Command, deadline: Duration) -> StartedCommand {
+async fn start(worker: &PushWorker, command: Command, deadline: Duration) -> StartedCommand {
     let publishing = match command {
         Command::Publish(request) => request
             .read(&worker.options())
@@ -58,7 +89,7 @@ pub(super) async fn start(worker: &PushWorker, command: Command, deadline: Durat
 ///
 /// # Errors
 /// As [`execute`].
-pub(super) async fn finish(
+async fn finish(
     worker: &PushWorker,
     started: StartedCommand,
     deadline: Duration,

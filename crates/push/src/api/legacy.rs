@@ -36,16 +36,12 @@ pub(super) async fn handle_commands(request: &Request<'_>, reply: &mut Reply<'_>
             "expected a command with `method` and `params`, found none",
         ));
     }
-    let (deadline, count) = (worker.reply_deadline(), called.len());
+    let count = called.len();
+    let commands = called
+        .into_iter()
+        .map(|MethodCall { method, params }| Command::from_method(&method, params));
     let mut text = Vec::new();
-    let mut is_past_deadline = false;
-    for MethodCall { method, params } in called {
-        let result = match Command::from_method(&method, params) {
-            Err(fault) => Err(QueryError::from(fault)),
-            Ok(_) if is_past_deadline => Err(QueryError::Busy),
-            Ok(command) => execute::execute(worker, command, deadline).await,
-        };
-        is_past_deadline |= matches!(result, Err(QueryError::Late));
+    for (_, result) in execute::execute_batch(worker, commands, false).await {
         // A single command without a result is retried as a whole request.
         if count == 1 && matches!(result, Err(QueryError::Busy | QueryError::Late)) {
             return Err(unavailable(

@@ -20,7 +20,6 @@ use crate::transport::http::read_body;
 use crate::worker::PushWorker;
 use crate::worker::pending_replies::QueryError;
 use crate::worker::worker_slot::request_worker;
-use execute::StartedCommand;
 pub(crate) use pattern::ChannelPattern;
 use requests::{
     Batch, Broadcast, Channels, Command, Disconnect, History, HistoryRemove, Info, Presence, PresenceStats,
@@ -113,8 +112,7 @@ async fn handle_method<C: DeserializeOwned + Into<Command>>(
     }
 }
 
-/// Executes commands in order. A failed command does not stop the others; one without a timely reply does. With `parallel` all publications
-/// are sent, in the same order, before the first reply is awaited.
+/// Executes the commands of a batch.
 async fn handle_batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let worker = request_worker(request)?;
     let batch = parse_body::<Batch>(&read_api_body(request, worker).await?)?;
@@ -126,32 +124,14 @@ async fn handle_batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         );
         return Err(Error::new(413, message));
     }
-    let deadline = worker.reply_deadline();
-    let mut is_past_deadline = false;
-    let mut started = Vec::with_capacity(batch.commands.len());
-    for command in batch.commands {
-        // An invalid command does not affect the others.
-        let (name, command) = match Command::parse(&command) {
-            Ok(command) => (command.method_name(), Ok(command)),
-            Err(fault) => ("", Err(fault)),
-        };
-        let mut one = match command {
-            Err(fault) => StartedCommand::Finished(Err(fault.into())),
-            Ok(_) if is_past_deadline => StartedCommand::Finished(Err(QueryError::Busy)),
-            Ok(command) => execute::start(worker, command, deadline).await,
-        };
-        if !batch.parallel.unwrap_or(false) {
-            one = StartedCommand::Finished(execute::finish(worker, one, deadline).await);
-        }
-        is_past_deadline |= matches!(one, StartedCommand::Finished(Err(QueryError::Late)));
-        started.push((name, one));
-    }
-    let mut replies = Vec::with_capacity(started.len());
-    for (name, one) in started {
-        let result = execute::finish(worker, one, deadline).await;
-        replies.push(BatchReply(name, result.map_err(error_fault)));
-    }
-    reply.json(&BatchReplies { replies })
+    let commands = batch.commands.iter().map(|command| Command::parse(command));
+    let results = execute::execute_batch(worker, commands, batch.parallel.unwrap_or(false)).await;
+    let replies = results
+        .into_iter()
+        .map(|(name, result)| BatchReply(name, result.map_err(error_fault)));
+    reply.json(&BatchReplies {
+        replies: replies.collect(),
+    })
 }
 
 /// Reads the body whatever its `Content-Type`: programs leave that to their libraries.

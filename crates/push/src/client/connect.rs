@@ -19,6 +19,7 @@ use crate::app_proxy::responses::Rejection;
 use crate::client::commands::CommandHandler;
 use crate::client::identity::{ClientId, Identity};
 use crate::client::permissions::GrantSource;
+use crate::client::subscribe::COMPACTION;
 use crate::client::{PendingConnect, disconnect_for, error_reply};
 use crate::limits;
 use crate::tokens::VerifyError;
@@ -135,10 +136,10 @@ impl CommandHandler {
         });
         let subscribed = self.subscribe_from_server(id, channels, request).and_then(|()| {
             requested.into_iter().try_for_each(|(channel, subscribe)| {
-                // The client could only reconnect after a gap.
+                // The client could only reconnect after a gap: no error if recovery fails.
                 let subscribe = SubscribeRequest {
                     channel: channel.clone(),
-                    flag: 0,
+                    flag: subscribe.flag & COMPACTION,
                     ..subscribe.clone()
                 };
                 self.subscribe(id, 0, &subscribe)

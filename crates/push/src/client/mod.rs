@@ -140,7 +140,7 @@ impl PendingSubscribe {
         result.publications = missed
             .iter()
             .zip(forms)
-            .map(|((offset, published), form)| published.in_form(*offset, format, form.data_form()))
+            .map(|((offset, published), form)| form.publication(published, *offset, format))
             .collect();
         result
     }

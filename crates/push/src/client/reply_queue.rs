@@ -14,8 +14,8 @@ use std::sync::Arc;
 use ringmain_hub::history::StreamPosition;
 use ringmain_hub::mail::QueryResult;
 use ringmain_hub::protocol::{
-    ClientInfo, DataForm, Disconnect, Fault, Published, PushMessage, Reply, Subscribe, SubscribeResult,
-    encoded_bytes,
+    ClientInfo, DataForm, Disconnect, Fault, Format, Publication, Published, PushMessage, Reply, Subscribe,
+    SubscribeResult, encoded_bytes,
 };
 use ringmain_hub::subscribers::ConnId;
 
@@ -64,12 +64,15 @@ impl RecoveredForm {
         [first].into_iter().chain(further)
     }
 
-    pub(crate) fn data_form(&self) -> DataForm<'_> {
-        match self {
-            RecoveredForm::Plain => DataForm::Plain,
-            RecoveredForm::Whole => DataForm::Whole,
-            RecoveredForm::Delta(base) => DataForm::Delta(base),
-        }
+    /// Returns a publication with its offset in this form; complete if there is no shorter delta.
+    pub(crate) fn publication(&self, published: &Published, offset: u64, format: Format) -> Publication {
+        let delta = match self {
+            RecoveredForm::Plain => return published.in_form(offset, format, DataForm::Plain),
+            RecoveredForm::Whole => None,
+            RecoveredForm::Delta(base) => published.delta_from(base),
+        };
+        let form = delta.as_ref().map_or(DataForm::Whole, DataForm::Delta);
+        published.in_form(offset, format, form)
     }
 }
 
@@ -248,7 +251,7 @@ impl Client {
                 Queued::Publication(channel, offset, published, form) => {
                     let push = PushMessage {
                         channel: channel.to_string(),
-                        pub_: Some(published.in_form(offset, self.format, form.data_form())),
+                        pub_: Some(form.publication(&published, offset, self.format)),
                         ..PushMessage::default()
                     };
                     let reply = Reply {

@@ -21,7 +21,7 @@ use crate::tokens::VerifyError;
 use crate::tokens::claims::{Expiry, SubscribeClaims, SubscribeOptions};
 
 /// The flag of a subscription whose pushes may have the channel's number instead of its name.
-const COMPACTION: i64 = 1;
+pub(super) const COMPACTION: i64 = 1;
 
 /// The flag of a subscription that requests an error if recovery fails.
 const REJECT_UNRECOVERED: i64 = 2;
@@ -167,6 +167,8 @@ impl CommandHandler {
                 delta: previous
                     .map(|previous| previous.delta.clone())
                     .unwrap_or_default(),
+                tf: previous.and_then(|previous| previous.tf.clone()),
+                flag: previous.map_or(0, |previous| previous.flag & COMPACTION),
                 channel,
                 ..SubscribeRequest::default()
             };

@@ -21,6 +21,8 @@ pub(crate) const RESUMED: i64 = i64::MIN;
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
     channels: BTreeMap<String, EventPosition>,
+    /// The channels whose pushes have a number in place of the name.
+    numbers: BTreeMap<i64, String>,
     /// Channels of commands without a reply, by number.
     commands: BTreeMap<u32, String>,
     /// Set if the last event had an `id`.
@@ -37,7 +39,8 @@ struct EventPosition {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct EventMessage<'m> {
-    id: u32,
+    /// The number of a reply's command, or of a push's channel.
+    id: i64,
     #[serde(borrow)]
     push: Option<Box<EventMessage<'m>>>,
     #[serde(borrow)]
@@ -61,6 +64,8 @@ struct ConnectFields<'m> {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct SubscribeFields<'m> {
+    /// The number of the channel.
+    id: i64,
     offset: u64,
     #[serde(borrow)]
     epoch: Cow<'m, str>,
@@ -125,19 +130,22 @@ impl Positions {
             }
         }
         if let Some(subscribed) = message.subscribe {
-            let command = self.commands.remove(&message.id);
+            let number = u32::try_from(message.id);
+            let command = number.ok().and_then(|number| self.commands.remove(&number));
             let channel = command.map_or(message.channel.clone(), Cow::Owned);
             has_changed |= self.set_position(&channel, &subscribed);
         }
         if let Some(publication) = message.publication
             && publication.offset > 0
-            && let Some(position) = self.channels.get_mut(&*message.channel)
+            && let Some(channel) = push_channel(&self.numbers, &message.channel, message.id)
+            && let Some(position) = self.channels.get_mut(channel)
         {
             position.offset = publication.offset;
             has_changed = true;
         }
         if message.unsubscribe.is_some() {
             has_changed |= self.channels.remove(&*message.channel).is_some();
+            self.numbers.retain(|_, channel| *channel != message.channel);
         }
         has_changed
     }
@@ -156,7 +164,19 @@ impl Positions {
             epoch: subscribed.epoch.clone().into_owned(),
         };
         self.channels.insert(channel.to_owned(), position);
+        if subscribed.id != 0 {
+            self.numbers.insert(subscribed.id, channel.to_owned());
+        }
         true
+    }
+}
+
+/// Returns the channel of a push, which has its name or its number.
+fn push_channel<'a>(numbers: &'a BTreeMap<i64, String>, name: &'a str, number: i64) -> Option<&'a str> {
+    if name.is_empty() {
+        numbers.get(&number).map(String::as_str)
+    } else {
+        Some(name)
     }
 }
 

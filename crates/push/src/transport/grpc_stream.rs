@@ -15,17 +15,16 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use prost::Message;
-use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::protocol::{
     Command, ConnectRequest, Disconnect, EmulationRequest, Format, PushMessage, Reply as ClientReply,
-    encoded_bytes,
 };
 use ringmain_web::grpc::{Call, Code, Dialect, Messages, Replies, Result, Service, Status};
 use ringmain_web::{App, Reply, Request};
 
-use crate::limits::MESSAGE_BYTES_MAX;
+use crate::limits::{MESSAGE_BYTES_MAX, SESSION_NAMES_BYTES};
 use crate::transport::http::{SessionGuard, accepting_worker, forward_emulated, with_cors};
 use crate::transport::http_stream::{Framing, HttpStream, limit_unacknowledged};
+use crate::worker::PushWorker;
 use crate::worker::worker_slot::request_worker;
 
 /// The name in clients generated from Centrifugo's definition.
@@ -47,7 +46,8 @@ const RESPONSE_HEADERS: &str = "Grpc-Status, Grpc-Message";
 pub(crate) fn add_routes(app: App) -> App {
     app.group("", |group| {
         let service = Service::new(SERVICE)
-            .message_limit(MESSAGE_BYTES as u32)
+            .message_limit(MESSAGE_BYTES_MAX as u32)
+            .call_message_limit(|request| Ok(message_limit(request_worker(request)?)))
             .server_streaming("Consume", handle_consume);
         with_cors(group)
             .after(|request, reply| {
@@ -66,12 +66,21 @@ pub(crate) fn add_routes(app: App) -> App {
             .grpc(service)
             .grpc(
                 Service::new(CLIENT_SERVICE)
-                    // A message has commands, and the names of the session and the node.
-                    .message_limit(2 * MESSAGE_BYTES_MAX as u32)
+                    // A message of `Emulate` has commands, and the names of the session and the node.
+                    .message_limit((MESSAGE_BYTES_MAX + SESSION_NAMES_BYTES) as u32)
+                    .call_message_limit(|request| {
+                        Ok(message_limit(request_worker(request)?) + SESSION_NAMES_BYTES as u32)
+                    })
                     .bidi("Communicate", handle_communicate)
                     .unary("Emulate", handle_emulated),
             )
     })
+}
+
+/// Returns the size of a client's message, in bytes.
+fn message_limit(worker: &PushWorker) -> u32 {
+    // The options have at most `MESSAGE_BYTES_MAX`.
+    worker.options().message_bytes as u32
 }
 
 fn answer_preflight(_: &Request<'_>, reply: &mut Reply<'_>) -> ringmain_web::Result {
@@ -133,15 +142,12 @@ async fn handle_communicate(
     // nginx would buffer the start of the response.
     call.add_header("x-accel-buffering", "no")?;
     replies.stream_without_rate_limit().await?;
+    commands.limit_message_bytes(message_limit(worker));
     let mut commands = Some(commands);
     loop {
         match next_event(commands.as_deref_mut(), &stream).await? {
             SessionEvent::Command(Some(command)) => {
-                if encoded_bytes(&*command) > worker.options().message_bytes {
-                    session.client.disconnect(Disconnect::BAD_REQUEST);
-                } else {
-                    session.execute_all([Ok(*command)].into_iter());
-                }
+                session.execute_all([Ok(*command)].into_iter());
             }
             // A browser ends its request before it reads the response.
             SessionEvent::Command(None) if call.dialect() != Dialect::Grpc => commands = None,

@@ -205,7 +205,7 @@ async fn serve_emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
     let format = request_format(request);
     let limit = worker.options().message_bytes;
     // JSON may escape each byte of a string, and adds names.
-    let body = read_body(request, 2 * limit + 1024).await?;
+    let body = read_body(request, 2 * limit + limits::SESSION_NAMES_BYTES).await?;
     let read = format.read(&body);
     let emulation = read.map_err(|error| malformed_error("`session`, `node` and `data`", &error))?;
     forward_emulated(worker, format, emulation).await?;

@@ -176,6 +176,107 @@ fn a_recovery_begins_with_a_whole_publication() {
     );
 }
 
+/// A client with deltas and a filter.
+struct FilteredClient {
+    kind: &'static str,
+    socket: TestSocket,
+    decoder: Decoder,
+    received: Vec<u64>,
+    offset: u64,
+    epoch: Value,
+}
+
+impl FilteredClient {
+    /// Connects, and recovers from this offset.
+    fn connect(client: &mut TestClient, kind: &'static str, offset: u64, epoch: Value) -> FilteredClient {
+        let mut subscribe = json!({
+            "channel": "kept:a", "delta": "fossil", "recoverable": true,
+            "tf": { "key": "kind", "cmp": "eq", "val": kind },
+        });
+        if epoch.is_string() {
+            subscribe["recover"] = json!(true);
+            subscribe["offset"] = json!(offset);
+            subscribe["epoch"] = epoch.clone();
+        }
+        let (socket, reply) = connect(client, &subscribe);
+        let subscribed = &reply["subscribe"];
+        assert_eq!(subscribed["recovered"] == true, epoch.is_string(), "{reply}");
+        let mut this = FilteredClient {
+            kind,
+            socket,
+            decoder: Decoder::default(),
+            received: Vec::new(),
+            offset,
+            epoch: subscribed["epoch"].clone(),
+        };
+        for publication in subscribed["publications"].as_array().into_iter().flatten() {
+            this.receive(publication);
+        }
+        this
+    }
+
+    fn receive(&mut self, publication: &Value) {
+        assert_eq!(publication["tags"]["kind"], self.kind);
+        self.received.push(self.decoder.receive(publication));
+        self.offset = publication["offset"].as_u64().expect("an offset");
+    }
+
+    fn receive_up_to(&mut self, count: usize) {
+        while self.received.len() < count {
+            for line in lines_of(&mut self.socket) {
+                self.receive(&line["push"]["pub"]);
+            }
+        }
+    }
+}
+
+/// Clients that lose their connections at random have each publication that matches their filter, once and in order.
+#[test]
+fn clients_with_a_filter_recover_each_publication_that_matches() {
+    let (mut wholes, mut deltas) = (0, 0);
+    for seed in 0..8 {
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut options = with_deltas();
+        let kept = options.namespaces.get_mut("kept").expect("a namespace");
+        kept.channel_options.tags_filter = true;
+        let mut client = serve(options);
+        let kinds = ["a", "b"];
+        let mut clients = kinds.map(|kind| FilteredClient::connect(&mut client, kind, 0, Value::Null));
+        let mut expected = [Vec::new(), Vec::new()];
+        for number in 1..=60 {
+            let kind = random.usize(..2);
+            expected[kind].push(number);
+            let body = json!({ "channel": "kept:a", "data": state(number), "tags": { "kind": kinds[kind] } });
+            assert_eq!(fault(&mut client, "publish", &body), 0);
+            for (at, filtered) in clients.iter_mut().enumerate() {
+                match random.u8(..6) {
+                    0 | 1 => filtered.receive_up_to(expected[at].len()),
+                    2 => {
+                        let (offset, epoch) = (filtered.offset, filtered.epoch.clone());
+                        let again = FilteredClient::connect(&mut client, filtered.kind, offset, epoch);
+                        let before = std::mem::replace(filtered, again);
+                        filtered.received.splice(0..0, before.received);
+                        filtered.decoder.wholes += before.decoder.wholes;
+                        filtered.decoder.deltas += before.decoder.deltas;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for (filtered, expected) in clients.iter_mut().zip(&expected) {
+            filtered.receive_up_to(expected.len());
+            assert_eq!(&filtered.received, expected);
+            wholes += filtered.decoder.wholes;
+            deltas += filtered.decoder.deltas;
+        }
+    }
+    assert!(
+        wholes > 50 && deltas > 50,
+        "both were sent often: {wholes}, {deltas}"
+    );
+}
+
 /// A recovery that does not fit into one reply continues with deltas in pushes.
 #[test]
 fn a_long_recovery_continues_in_pushes() {

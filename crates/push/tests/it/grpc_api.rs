@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
+use ringmain_hub::history::HistoryOptions;
+use ringmain_push::Options;
+use ringmain_push::limits::BATCH_COMMANDS;
 use ringmain_web::testing::TestClient;
 use ringmain_wire::grpc::{Slot, decode_message};
 
@@ -109,6 +112,13 @@ struct Batch {
     commands: Vec<Command>,
     #[prost(bool, tag = "2")]
     parallel: bool,
+}
+
+/// A batch whose commands are not messages.
+#[derive(Clone, PartialEq, Message)]
+struct BytesBatch {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    commands: Vec<Vec<u8>>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -234,6 +244,91 @@ fn publications_are_those_of_the_http_api() {
         (history.offset, history.epoch),
         (2, first.result.expect("a result").epoch)
     );
+}
+
+/// JSON with white space and line breaks is published as it is: it may be signed, or be no JSON for its publisher.
+#[test]
+fn data_is_published_byte_for_byte() {
+    let mut options = options();
+    if let Some(kept) = options.namespaces.get_mut("kept") {
+        kept.channel_options.history = kept.channel_options.history.map(|history| HistoryOptions {
+            publications: 10,
+            ..history
+        });
+    }
+    let mut client = serve(options);
+    let all = [
+        &b"{\n  \"a\":\r\n 1 }"[..],
+        b" [1] ",
+        b"1\n",
+        b"\"a b\"",
+        b"{\"b\" : 2}",
+    ];
+    for data in all {
+        let published: Published = call(&mut client, "Publish", &publication("kept:a", data));
+        assert_eq!(published.error, None, "{}", String::from_utf8_lossy(data));
+    }
+    let query = History {
+        channel: "kept:a".to_owned(),
+        limit: -1,
+    };
+    let history: HistoryResponse = call(&mut client, "History", &query);
+    let history = history.result.expect("a result");
+    let published: Vec<_> = history.publications.iter().map(|one| &one.data[..]).collect();
+    assert_eq!(published, all);
+}
+
+/// The limit applies to the length before a message.
+#[test]
+fn messages_are_limited_before_they_are_received() {
+    let mut client = serve(Options {
+        api_body_bytes: 2000,
+        ..options()
+    });
+    for method in ["Publish", "Batch"] {
+        for (length, is_accepted) in [(2000_u32, true), (2001, false), (1 << 20, false)] {
+            let mut http = Http2::new(&mut client);
+            let fields = [
+                ("content-type", "application/grpc"),
+                ("te", "trailers"),
+                ("authorization", "apikey key"),
+            ];
+            let stream = http.open_request("POST", &format!("{SERVICE}/{method}"), &fields);
+            // The message does not follow.
+            let prefix = [&[0][..], &length.to_be_bytes()].concat();
+            http.send(stream, &prefix, false);
+            for _ in 0..20 {
+                http.turn();
+            }
+            let response = http.response(stream);
+            let status = response.fields.iter().find(|(name, _)| name == "grpc-status");
+            let expected = (!is_accepted).then_some("8");
+            assert_eq!(status.map(|(_, value)| &**value), expected, "{method} {length}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_of_a_batch_are_limited() {
+    let mut client = serve(options());
+    let batch = |commands: usize| Batch {
+        commands: vec![Command::default(); commands],
+        parallel: false,
+    };
+    let replies: Replies = call(&mut client, "Batch", &batch(BATCH_COMMANDS));
+    assert_eq!(replies.replies.len(), BATCH_COMMANDS);
+    let key = [("authorization", "apikey key")];
+    let response: Result<Replies, _> = call_with(&mut client, "Batch", &key, &batch(BATCH_COMMANDS + 1));
+    assert_eq!(response.expect_err("too many").0, "8");
+    // A command that is no message does not affect the others.
+    let publish = Command {
+        publish: Some(publication("kept:a", b"1")),
+        history: None,
+    };
+    let commands = vec![vec![0xff], publish.encode_to_vec()];
+    let replies: Replies = call(&mut client, "Batch", &BytesBatch { commands });
+    assert_eq!(replies.replies[0].error.as_ref().expect("an error").code, 107);
+    assert_eq!(replies.replies[1].publish.as_ref().expect("a result").offset, 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use ringmain_hub::protocol::{
     Command, ConnectRequest, EmulationRequest, Format, PingRequest, Reply, SubscribeRequest,
 };
+use ringmain_push::Options;
 use ringmain_wire::grpc::{Decoder, Event, Frame, Limits, Slot, WebTrailers, decode_message};
 use ringmain_wire::h2::Stream;
 
@@ -129,6 +130,32 @@ fn commands_and_replies_are_messages_of_one_call() {
     let status = response.fields.iter().find(|(name, _)| name == "grpc-message");
     let text = decode_message(status.expect("a status").1.as_bytes()).into_owned();
     assert_eq!(text, "bad request (code 3501)");
+}
+
+/// The limit applies to the length before a message, so that no more than the limit is buffered.
+#[test]
+fn messages_are_limited_before_they_are_received() {
+    let mut client = serve(Options {
+        message_bytes: 2000,
+        ..options()
+    });
+    for (length, is_accepted) in [(2000_u32, true), (2001, false), (1 << 20, false)] {
+        let mut http = Http2::new(&mut client);
+        let fields = [("content-type", "application/grpc"), ("te", "trailers")];
+        let stream = http.open_request("POST", &format!("{SERVICE}/Communicate"), &fields);
+        http.send(stream, &framed(&encoded(&connect())), false);
+        replies(&mut http, stream, &mut Vec::new(), 1);
+        // The message does not follow.
+        let prefix = [&[0][..], &length.to_be_bytes()].concat();
+        http.send(stream, &prefix, false);
+        for _ in 0..20 {
+            http.turn();
+        }
+        let response = http.response(stream);
+        let status = response.fields.iter().find(|(name, _)| name == "grpc-status");
+        let expected = (!is_accepted).then_some("8");
+        assert_eq!(status.map(|(_, value)| &**value), expected, "{length}");
+    }
 }
 
 #[test]

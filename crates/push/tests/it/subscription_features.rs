@@ -1,11 +1,12 @@
 //! Filters by tags, and numbers in place of channel names.
 
 use ringmain_push::Options;
-use ringmain_web::testing::{TestClient, TestSocket};
+use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
 use serde_json::{Value, json};
 
 use crate::api::fault;
-use crate::support::{options, serve};
+use crate::support::{Stream, options, serve, with_query};
+use crate::token_signing::{guarded, serve_guarded, token};
 
 fn with_features() -> Options {
     let mut options = options();
@@ -106,4 +107,71 @@ fn a_client_may_receive_numbers_in_place_of_names() {
         }
         assert_eq!(push["pub"]["data"], 1);
     }
+}
+
+/// Over HTTP streams pushes have numbers too, whether the client subscribes by a command or in its connect request.
+#[test]
+fn pushes_of_http_streams_have_numbers() {
+    let mut client = serve(with_features());
+    let command = r#"{"id":2,"subscribe":{"channel":"kept:a","flag":1}}"#;
+    let (mut lines, mut events) = (Stream::lines(&mut client), Stream::events(&mut client));
+    for stream in [&lines, &events] {
+        assert_eq!(stream.send_commands(&mut client, command), 204);
+    }
+    let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+    let numbers = [lines.line(), events.event()].map(|reply| parse(&reply)["subscribe"]["id"].clone());
+    let connect = json!({ "subs": { "kept:a": { "flag": 1 } } }).to_string();
+    let mut unidirectional = Stream::open(client.get(&with_query("/connection/uni_sse", &connect)));
+    let connected = parse(&unidirectional.event());
+    let number = connected["connect"]["subs"]["kept:a"]["id"].clone();
+    publish(&mut client, "kept:a", 1, "X");
+    let pushes = [lines.line(), events.event()].map(|push| parse(&push)["push"].clone());
+    let pushes = pushes.into_iter().chain([parse(&unidirectional.event())]);
+    for (push, number) in pushes.zip(numbers.into_iter().chain([number])) {
+        assert!(number.is_number(), "{push}");
+        assert_eq!((&push["id"], &push["channel"]), (&number, &Value::Null), "{push}");
+        assert_eq!(push["pub"]["data"], 1);
+    }
+}
+
+/// The server subscribes a client, which requests features for these channels in its connect request.
+#[test]
+fn features_of_channels_of_the_server_are_requested_on_connect() {
+    let mut options = guarded();
+    let closed = options.namespaces.get_mut("closed").expect("a namespace");
+    closed.channel_options.tags_filter = true;
+    closed.channel_options.compaction = true;
+    closed.channel_options.delta = true;
+    let mut client = serve_guarded(1, options);
+    let token = token(json!({ "sub": "7", "channels": ["closed:a"] }));
+    let subs = json!({ "closed:a": { "tf": filter("X"), "flag": 1, "delta": "fossil" } });
+    let connect = json!({ "id": 1, "connect": { "token": token, "subs": subs } }).to_string();
+    let mut socket = client.ws("/connection/websocket").open();
+    socket.send_text(connect);
+    let reply = lines_of(&mut socket).remove(0);
+    let subscribed = &reply["connect"]["subs"]["closed:a"];
+    assert_eq!(subscribed["delta"], true, "{reply}");
+    assert!(subscribed["id"].is_number(), "{reply}");
+    for (data, ticker) in [(1, "Y"), (2, "X"), (3, "Y"), (4, "X")] {
+        publish(&mut client, "closed:a", data, ticker);
+    }
+    let mut pushes = Vec::new();
+    while pushes.len() < 2 {
+        pushes.extend(lines_of(&mut socket));
+    }
+    let received: Vec<_> = pushes.iter().map(|line| &line["push"]).collect();
+    assert_eq!(received.len(), 2);
+    for (push, data) in received.iter().zip(["2", "4"]) {
+        assert_eq!(
+            (&push["id"], &push["pub"]["data"]),
+            (&subscribed["id"], &json!(data))
+        );
+    }
+    // An invalid filter must not be ignored.
+    let subs = json!({ "closed:a": { "tf": { "op": "and" } } });
+    let connect = json!({ "id": 1, "connect": { "token": token, "subs": subs } }).to_string();
+    let mut socket = client.ws("/connection/websocket").open();
+    socket.send_text(connect);
+    let event = socket.event();
+    assert!(matches!(&event, Ok(TestEvent::Close(3501, _))), "{event:?}");
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_wire::grpc::{
-    self, Accepted, Code, ContentType, Dialect, Encoding, binary_values, is_binary, is_reserved, is_text,
-    is_valid_name, write_binary,
+    self, Accepted, Code, ContentType, Dialect, Encoding, Limits, binary_values, is_binary, is_reserved,
+    is_text, is_valid_name, write_binary,
 };
 use ringmain_wire::h1::FieldBlock;
 
@@ -20,6 +20,8 @@ pub struct Call<'c> {
     request: &'c Request<'c>,
     pub(super) settings: &'c ServiceSettings,
     pub(super) content: ContentType<'c>,
+    /// The limits on the client's messages.
+    pub(super) limits: Limits,
     /// The encoding of client messages with the compressed flag.
     pub(super) incoming: Encoding,
     /// The encoding of replies.
@@ -39,6 +41,7 @@ impl<'c> Call<'c> {
             request,
             settings,
             content,
+            limits: settings.limits,
             incoming: Encoding::Identity,
             outgoing: Encoding::Identity,
             deadline: None,
@@ -53,6 +56,10 @@ impl<'c> Call<'c> {
         if self.content.dialect == Dialect::Grpc && !self.request.accepts_trailers() {
             let message = "expected HTTP/2 or `TE: trailers`, which carry the status; found neither";
             return Err(Status::new(Code::Internal, message));
+        }
+        if let Some(limit) = self.settings.call_message_limit {
+            let limit = limit(self.request)?;
+            self.limits.message_bytes = limit.min(self.limits.message_bytes);
         }
         if let Some(name) = fields.get("grpc-encoding") {
             self.incoming = Encoding::of(name).ok_or_else(|| {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::{Buf, Bytes};
 use prost::Message;
-use ringmain_wire::grpc::{Code, Decoder, Dialect, Event, Frame, TextDecoder};
+use ringmain_wire::grpc::{Code, Decoder, Dialect, Event, Frame, Limits, TextDecoder};
 
 use super::call::Call;
 use super::status::{Result, Status};
@@ -13,6 +13,7 @@ use crate::limits;
 /// The messages of a client. Apart from a bounded buffer, bytes are received only as the handler requests messages.
 pub struct Messages<'a, T> {
     call: &'a Call<'a>,
+    limits: Limits,
     decoder: Decoder,
     text: Option<TextDecoder>,
     /// Body bytes not decoded yet.
@@ -28,7 +29,8 @@ impl<'a, T: Message + Default> Messages<'a, T> {
     pub(super) fn new(call: &'a Call<'a>) -> Messages<'a, T> {
         Messages {
             call,
-            decoder: Decoder::new(&call.settings.limits),
+            limits: call.limits,
+            decoder: Decoder::new(&call.limits),
             text: (call.content.dialect == Dialect::WebText).then(TextDecoder::new),
             rest: Bytes::new(),
             message: Vec::new(),
@@ -36,6 +38,13 @@ impl<'a, T: Message + Default> Messages<'a, T> {
             compressed: false,
             kind: PhantomData,
         }
+    }
+
+    /// Lowers the limit on a message of this call in bytes, both as received and after inflation. Applies from the next message. A higher
+    /// limit than that of the [service](super::Service::message_limit) has no effect.
+    pub fn limit_message_bytes(&mut self, bytes: u32) {
+        self.limits.message_bytes = bytes.min(self.limits.message_bytes);
+        self.decoder.set_limits(&self.limits);
     }
 
     /// Waits for the next message; `None` after the last. Dropping the future loses nothing.
@@ -133,7 +142,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         if !self.compressed {
             return read(bytes);
         }
-        let limit = self.call.settings.limits.message_bytes as usize;
+        let limit = self.limits.message_bytes as usize;
         let coder = &self.call.request().worker.grpc;
         let result = coder.borrow_mut().inflate(self.call.incoming, bytes, limit, read);
         result.map_err(|fault| Status::from_fault(&fault))?

@@ -35,8 +35,12 @@ type Add = dyn FnOnce(Group, &str, Arc<ServiceSettings>) -> Group;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceSettings {
     pub(super) limits: Limits,
+    pub(super) call_message_limit: Option<CallMessageLimit>,
     pub(super) compress: bool,
 }
+
+/// Returns the limit on the messages of a call.
+type CallMessageLimit = fn(&Request<'_>) -> crate::Result<u32>;
 
 impl Service {
     /// Returns a service without methods. `name` is its full name with the package: `pkg.Greeter`.
@@ -46,6 +50,7 @@ impl Service {
             name: name.into(),
             settings: ServiceSettings {
                 limits: Limits::INTERNET,
+                call_message_limit: None,
                 compress: false,
             },
             methods: Vec::new(),
@@ -63,6 +68,14 @@ impl Service {
     #[must_use]
     pub fn message_limit(mut self, bytes: u32) -> Service {
         self.settings.limits.message_bytes = bytes;
+        self
+    }
+
+    /// Sets a function for the limit on the messages of each call, for a limit that changes while the server runs. The limit of
+    /// [`Service::message_limit`] remains the highest one. An error ends the call.
+    #[must_use]
+    pub fn call_message_limit(mut self, limit: fn(&Request<'_>) -> crate::Result<u32>) -> Service {
+        self.settings.call_message_limit = Some(limit);
         self
     }
 

@@ -101,6 +101,11 @@ impl Decoder {
         }
     }
 
+    /// Replaces the limits, for the frames whose prefix is not complete yet.
+    pub const fn set_limits(&mut self, limits: &Limits) {
+        self.limits = *limits;
+    }
+
     /// Reads on.
     ///
     /// # Errors

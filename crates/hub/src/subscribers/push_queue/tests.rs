@@ -9,13 +9,15 @@ fn queued_push(topic: u32, number: u8) -> QueuedPush {
         topic,
         is_state: false,
         slow: SlowConsumerPolicy::Disconnect,
-        frame: Bytes::copy_from_slice(&[number]),
-        delta: None,
+        frame: QueuedFrame::Whole(Bytes::copy_from_slice(&[number])),
     }
 }
 
 fn contents(push: &QueuedPush) -> (u32, u8) {
-    (push.topic, push.frame[0])
+    match &push.frame {
+        QueuedFrame::Whole(whole) => (push.topic, whole[0]),
+        QueuedFrame::Delta(_) => panic!("no push of this test has a delta"),
+    }
 }
 
 #[test]

@@ -98,6 +98,26 @@ fn a_subscriber_receives_the_publications_that_match() {
     assert_eq!(data(&mut workers, 0, late), [5, 6]);
 }
 
+/// A worker has subscribers with a filter that the options no longer permit, and the last subscriber of another worker leaves.
+#[test]
+fn a_filter_remains_when_the_subscribers_of_another_worker_leave() {
+    let mut workers = Workers::new(2, LIMITS);
+    let filtered = subscribe(&mut workers, 0, "a", FILTERED, None, filter("X"));
+    let plain = SubscriptionFeatures::default();
+    let other = subscribe(&mut workers, 1, "a", FILTERED, None, plain);
+    workers.events(0);
+    workers.tables[0].publish(&name("a"), KEPT, tagged(1, "X"), None);
+    workers.deliver_all();
+    workers.tables[1].close(other);
+    workers.deliver_all();
+    for (number, ticker) in [(2, "Y"), (3, "X")] {
+        workers.tables[0].publish(&name("a"), KEPT, tagged(number, ticker), None);
+    }
+    workers.deliver_all();
+    assert_eq!(data(&mut workers, 0, filtered), [1, 3]);
+    assert!(workers.events(0).is_empty(), "it remains subscribed");
+}
+
 #[test]
 fn a_recovery_has_the_publications_that_match() {
     let mut workers = Workers::new(1, LIMITS);

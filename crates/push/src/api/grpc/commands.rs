@@ -15,16 +15,25 @@ use crate::tokens::claims::OverridesJson;
 /// Data as the HTTP API has it: JSON, or bytes in base64.
 type Data = (Option<Box<RawValue>>, Option<String>);
 
-/// Returns bytes in the form of the HTTP API; base64 takes precedence.
+/// Returns bytes in the form of the HTTP API; base64 takes precedence. The bytes are published unchanged: as JSON only if the HTTP API would
+/// remove nothing from it.
 fn data(bytes: Bytes, base64: String) -> Data {
     if !base64.is_empty() || bytes.is_empty() {
         return (None, Some(base64));
     }
     // White space around a value is not part of the value.
-    match serde_json::from_slice::<&RawValue>(&bytes) {
-        Ok(json) => (Some(json.to_owned()), None),
-        Err(_) => (None, Some(STANDARD.encode(&bytes))),
+    let json = parse_json(&bytes).filter(|json| {
+        let has_line_break = bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+        json.get().len() == bytes.len() && !has_line_break
+    });
+    match json {
+        Some(json) => (Some(json.to_owned()), None),
+        None => (None, Some(STANDARD.encode(&bytes))),
     }
+}
+
+fn parse_json(bytes: &Bytes) -> Option<&RawValue> {
+    serde_json::from_slice(bytes).ok()
 }
 
 fn tags(tags: BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
@@ -177,8 +186,8 @@ impl TryFrom<messages::RefreshRequest> for Command {
 
     fn try_from(request: messages::RefreshRequest) -> Result<Command, Fault> {
         check_selection(request.label_filter.as_ref(), request.all_users)?;
-        let (info, encoded) = data(request.info, String::new());
-        if encoded.is_some_and(|encoded| !encoded.is_empty()) {
+        let info = parse_json(&request.info).map(RawValue::to_owned);
+        if info.is_none() && !request.info.is_empty() {
             // As in the HTTP API, which has JSON only.
             return Err(Fault::BAD_REQUEST);
         }

@@ -79,8 +79,9 @@ pub(super) struct Error {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct BatchRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) commands: Vec<Command>,
+    /// [`Command`]s, which are decoded one after the other once their number is known.
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub(super) commands: Vec<Bytes>,
     #[prost(bool, tag = "2")]
     pub(super) parallel: bool,
 }

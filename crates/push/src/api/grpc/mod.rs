@@ -13,7 +13,7 @@ mod results;
 use prost::Message;
 use ringmain_hub::protocol::Fault;
 use ringmain_web::grpc::{Call, Code, Result, Service, Status};
-use ringmain_web::{App, Group};
+use ringmain_web::{App, Group, Request};
 
 use super::requests::Command;
 use super::responses::CommandResult;
@@ -21,7 +21,6 @@ use super::{authorize, error_fault, execute, wants_status};
 use crate::limits;
 use crate::worker::pending_replies::QueryError;
 use crate::worker::worker_slot::request_worker;
-use execute::StartedCommand;
 use messages::{BatchRequest, BatchResponse, Error as ErrorMessage, Reply};
 
 /// The name in clients generated from Centrifugo's definition.
@@ -31,14 +30,14 @@ const SERVICE: &str = "centrifugal.centrifugo.api.CentrifugoApi";
 macro_rules! methods {
     ($($handler:ident $method:literal $request:ident $response:ident;)*) => {
         $(async fn $handler(call: &Call<'_>, request: messages::$request) -> Result<messages::$response> {
-            let bytes = request.encoded_len();
-            let result = run(call, bytes, Command::try_from(request)).await?;
+            let result = run(call, Command::try_from(request)).await?;
             Ok(messages::$response::from(result))
         })*
 
         fn service() -> Service {
             Service::new(SERVICE)
                 .message_limit(limits::API_BODY_BYTES_MAX as u32)
+                .call_message_limit(message_limit)
                 .unary("Batch", batch)
                 $(.unary($method, $handler))*
         }
@@ -71,14 +70,18 @@ pub(super) fn add_routes(app: App) -> App {
     })
 }
 
+/// Returns the size of a message, in bytes, which is checked before the message is decoded.
+fn message_limit(request: &Request<'_>) -> ringmain_web::Result<u32> {
+    // The options have at most `API_BODY_BYTES_MAX`.
+    Ok(request_worker(request)?.options().api_body_bytes as u32)
+}
+
 /// Executes a command. A fault is part of the response, or the status if the caller requests that.
 async fn run(
     call: &Call<'_>,
-    bytes: usize,
     command: std::result::Result<Command, Fault>,
 ) -> Result<std::result::Result<CommandResult, Fault>> {
     let worker = request_worker(call.request())?;
-    check_size(bytes, worker.options().api_body_bytes)?;
     let outcome = match command {
         Ok(command) => execute::execute(worker, command, worker.reply_deadline()).await,
         Err(fault) => Err(QueryError::Fault(fault)),
@@ -98,47 +101,26 @@ async fn run(
     }
 }
 
-/// Executes commands as the HTTP API does: in order, whether or not the others succeed; with `parallel` all publications are sent before the
-/// first reply is awaited.
+/// Executes commands as the HTTP API does.
 async fn batch(call: &Call<'_>, batch: BatchRequest) -> Result<BatchResponse> {
     let worker = request_worker(call.request())?;
-    check_size(batch.encoded_len(), worker.options().api_body_bytes)?;
     if batch.commands.len() > limits::BATCH_COMMANDS {
         let (limit, found) = (limits::BATCH_COMMANDS, batch.commands.len());
         let message = format!("expected at most {limit} commands, found {found}");
         return Err(Status::new(Code::ResourceExhausted, message));
     }
-    let deadline = worker.reply_deadline();
-    let mut is_past_deadline = false;
-    let mut started = Vec::with_capacity(batch.commands.len());
-    for command in batch.commands {
-        let command = Command::try_from(command);
-        let name = command.as_ref().map_or("", Command::method_name);
-        let mut one = match command {
-            Err(fault) => StartedCommand::Finished(Err(fault.into())),
-            Ok(_) if is_past_deadline => StartedCommand::Finished(Err(QueryError::Busy)),
-            Ok(command) => execute::start(worker, command, deadline).await,
-        };
-        if !batch.parallel {
-            one = StartedCommand::Finished(execute::finish(worker, one, deadline).await);
-        }
-        is_past_deadline |= matches!(one, StartedCommand::Finished(Err(QueryError::Late)));
-        started.push((name, one));
-    }
-    let mut replies = Vec::with_capacity(started.len());
-    for (name, one) in started {
-        let result = execute::finish(worker, one, deadline).await;
-        replies.push(Reply::new(name, result.map_err(error_fault)));
-    }
-    Ok(BatchResponse { replies })
-}
-
-fn check_size(bytes: usize, limit: usize) -> Result {
-    if bytes <= limit {
-        return Ok(());
-    }
-    let message = format!("expected a message of at most {limit} bytes, found {bytes}");
-    Err(Status::new(Code::ResourceExhausted, message))
+    let commands = batch.commands.into_iter().map(|command| {
+        // A command that is not a message does not affect the others.
+        let command = messages::Command::decode(command).map_err(|_| Fault::BAD_REQUEST)?;
+        Command::try_from(command)
+    });
+    let results = execute::execute_batch(worker, commands, batch.parallel).await;
+    let replies = results
+        .into_iter()
+        .map(|(name, result)| Reply::new(name, result.map_err(error_fault)));
+    Ok(BatchResponse {
+        replies: replies.collect(),
+    })
 }
 
 /// Returns the status of a fault, with the fault as a detail.

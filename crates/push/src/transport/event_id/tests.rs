@@ -39,6 +39,26 @@ fn an_event_that_changes_a_position_has_every_position() {
 }
 
 #[test]
+fn publications_with_a_number_change_the_position_of_its_channel() {
+    let bidirectional = [
+        r#"{"push":{"channel":"a","subscribe":{"id":3,"offset":1,"epoch":"e"}}}"#,
+        r#"{"push":{"id":3,"pub":{"offset":2,"data":{}}}}"#,
+        r#"{"push":{"id":4,"pub":{"offset":3,"data":{}}}}"#,
+        r#"{"push":{"channel":"a","unsubscribe":{}}}"#,
+        r#"{"push":{"id":3,"pub":{"offset":4,"data":{}}}}"#,
+    ];
+    assert_eq!(
+        ids(&bidirectional),
+        ["id: a=1.e\n", "id: a=2.e\n", "", "id: \n", ""]
+    );
+    let unidirectional = [
+        r#"{"connect":{"subs":{"a":{"id":1,"offset":5,"epoch":"e"},"b":{"id":2,"epoch":"f"}}}}"#,
+        r#"{"id":2,"pub":{"offset":1,"data":{}}}"#,
+    ];
+    assert_eq!(ids(&unidirectional), ["id: a=5.e&b=0.f\n", "id: a=5.e&b=1.f\n"]);
+}
+
+#[test]
 fn positions_that_are_too_long_remove_the_id() {
     let long = "x".repeat(limits::EVENT_ID_BYTES);
     let subscribed = format!(r#"{{"push":{{"channel":"{long}","subscribe":{{"epoch":"e"}}}}}}"#);
