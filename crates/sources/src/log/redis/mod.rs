@@ -37,7 +37,7 @@ use self::jobs::{Done, OpenedStream, ReadStream};
 use self::number::pack;
 use self::partitions::{Advance, Partitions, Position};
 use self::read::{Part, ReadSize, StreamEntry, before, opened_event};
-use self::server::Server;
+use self::server::{NODE_OF_CLUSTER, Server};
 use super::Jobs;
 use super::outbox::Outbox;
 use super::queue::{AppendQueue, Queued};
@@ -86,8 +86,8 @@ struct Adapter<'l> {
     next_server: u32,
     /// Appends to partitions without a server.
     parked: AppendQueue,
-    /// Nodes of a cluster are being searched.
-    is_locating: bool,
+    /// A job connects to the server, or searches nodes of a cluster.
+    is_connecting: bool,
     retry: Retry,
 }
 
@@ -132,7 +132,7 @@ impl<'l> Adapter<'l> {
             servers: BTreeMap::new(),
             next_server: 0,
             parked: AppendQueue::default(),
-            is_locating: false,
+            is_connecting: false,
             retry: Retry::default(),
         }
     }
@@ -234,10 +234,15 @@ impl<'l> Adapter<'l> {
 
     fn complete(&mut self, done: Done) {
         match done {
-            Done::Connected(Ok(server)) => self.connected(*server),
-            Done::Connected(Err(failure)) => {
-                self.outbox.disconnected(&failure.to_string());
-                self.reconnect();
+            Done::Connected(outcome) => {
+                self.is_connecting = false;
+                match outcome {
+                    Ok(server) => self.connected(*server),
+                    Err(failure) => {
+                        self.outbox.disconnected(&failure.to_string());
+                        self.reconnect();
+                    }
+                }
             }
             Done::Located(location) => self.located(location),
             Done::Failed(id, failure) => self.fail(id, &failure),
@@ -262,10 +267,10 @@ impl<'l> Adapter<'l> {
     /// Connects after this time.
     fn connect(&mut self, wait: Duration) {
         let redis = self.redis;
+        self.is_connecting = true;
         if !is_cluster(redis) {
             self.jobs.push(jobs::connect(redis, wait));
         } else {
-            self.is_locating = true;
             let known = self.servers.values().map(|connected| {
                 let node = KnownNode {
                     control: connected.server.control.clone(),
@@ -326,7 +331,7 @@ impl<'l> Adapter<'l> {
 
     /// Nodes of a cluster were searched.
     fn located(&mut self, location: Location) {
-        self.is_locating = false;
+        self.is_connecting = false;
         for Located {
             address,
             server,
@@ -356,6 +361,12 @@ impl<'l> Adapter<'l> {
 
     /// A partition of a cluster is at another node, or will be: it is searched again.
     fn displace(&mut self, partition: Partition, reason: &str) {
+        if !is_cluster(self.redis) {
+            if let Some(id) = self.partitions.state(partition).and_then(|state| state.server) {
+                self.fail(id, &Failure::Settings(NODE_OF_CLUSTER.to_owned()));
+            }
+            return;
+        }
         if self.partitions.displace(partition) {
             self.outbox.push(LogEvent::Closed { partition });
         }
@@ -364,7 +375,7 @@ impl<'l> Adapter<'l> {
     }
 
     fn reconnect(&mut self) {
-        if !self.is_locating {
+        if !self.is_connecting {
             let wait = self.retry.next_wait();
             self.connect(wait);
         }

@@ -21,6 +21,9 @@ pub(super) const READ_RESPONSE_TIME: Duration = Duration::from_millis(2900);
 /// The time within which the server is located and its connections are opened.
 const OPEN_TIMEOUT: Duration = Duration::from_millis(1500);
 
+/// The failure of a configuration without the nodes of the cluster.
+pub(super) const NODE_OF_CLUSTER: &str = "the server is a node of a cluster: set `cluster: true`";
+
 /// A server that accepts writes.
 pub(super) struct Server {
     /// For commands that return at once.
@@ -80,6 +83,9 @@ impl Server {
             .cmd("TIME")
             .query_async(&mut control)
             .await?;
+        if address.is_none() && is_cluster_node(&info) {
+            return Err(Failure::Settings(NODE_OF_CLUSTER.to_owned()));
+        }
         let run_id: Option<String> = info.get("run_id");
         let run_id = run_id.ok_or_else(|| Failure::Ended("INFO server has no run_id".to_owned()))?;
         // A user may not have this permission: then new reads begin when the one before has ended.
@@ -115,6 +121,13 @@ pub(super) fn lossless_binding(redis: &RedisLog) -> Option<Binding> {
         RedisLoss::Possible => None,
         RedisLoss::None { .. } => Some(binding(&[b"redis", redis.prefix.as_bytes()])),
     }
+}
+
+/// Returns whether `INFO server` is that of a cluster's node.
+fn is_cluster_node(info: &InfoDict) -> bool {
+    // Valkey has another name for it, unless it is to be as Redis.
+    let mode = |name| info.get::<String>(name).is_some_and(|mode| mode == "cluster");
+    mode("redis_mode") || mode("server_mode")
 }
 
 fn now_ms() -> i64 {

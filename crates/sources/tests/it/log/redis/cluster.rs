@@ -1,6 +1,6 @@
 //! A Redis Cluster whose slots move and whose masters are replaced.
 
-use ringmain_cluster::log::{AppendOutcome, FollowFrom};
+use ringmain_cluster::log::{AppendOutcome, FollowFrom, Health};
 use ringmain_gateway::model::{RedisDeployment, RedisLoss};
 use ringmain_testkit::redis::{DurableRedis, RedisReply};
 use ringmain_testkit::wait;
@@ -149,4 +149,31 @@ fn a_replica_that_is_promoted_is_another_state() {
     node.append_until_done(0, 2);
     node.until_content(0, 2);
     assert_eq!(node.contents(0), [1, 2]);
+}
+
+#[test]
+fn a_node_of_a_cluster_is_refused_without_the_setting() {
+    let Some(nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
+        return;
+    };
+    let mut node = Node::new(engine_at(
+        &[&nodes[0]],
+        RedisDeployment::Single,
+        RedisLoss::Possible,
+    ));
+    let is_refused = |health: &Health| !health.is_connected && health.reason.contains("`cluster: true`");
+    node.until("a reason", |node| node.health.last().is_some_and(is_refused));
+    for partition in 0..4 {
+        node.follow(partition, FROM_START);
+        let append = node.append(partition, 1);
+        assert_eq!(node.outcome(append), AppendOutcome::Refused);
+    }
+    let connections = || {
+        let clients = nodes[0].call(&["CLIENT", "LIST", "TYPE", "normal"]);
+        clients.text().lines().count()
+    };
+    // Those of one attempt, and this one.
+    wait::until("few connections", || connections() <= 3);
+    assert!(connections() <= 3, "{}", connections());
+    assert_eq!(node.opened, []);
 }
