@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_nats::Event;
 use async_nats::jetstream::consumer::pull::{self, Stream as PullStream};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
-use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
+use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{self, Context};
@@ -16,11 +16,12 @@ use ringmain_cluster::log::{AppendKey, AppendOutcome, FollowFrom, Opened, Partit
 use ringmain_gateway::model::{JetStreamLog, PushLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Connected;
 use super::session::{REQUEST_TIMEOUT, Session, StreamState, is_missing};
 use crate::failure::Failure;
+use crate::limits;
 use crate::log::follows::Opening;
 use crate::log::older::OlderPart;
 use crate::log::queue::Queued;
@@ -43,8 +44,7 @@ const OLDER_MESSAGES: usize = 512;
 pub(super) enum Done {
     Connected(Result<Box<Session>, Failure>),
     Failed(u32, Failure),
-    /// With appends that could not be sent.
-    Sent(u32, Acks, Vec<Queued>),
+    Sent(u32, Sent),
     Appended(u32, Batch),
     Opened(u32, Opening, Result<OpenedSubject, Failure>),
     Read {
@@ -130,23 +130,40 @@ async fn stream_state(context: &Context, stream: &str) -> Result<Option<StreamSt
 }
 
 /// Publications whose acknowledgements are awaited.
-pub(super) struct Acks(Vec<(Queued, PublishAckFuture)>);
+pub(super) struct Acks {
+    sent: Vec<(Queued, PublishAckFuture)>,
+    /// The time at which the outcomes of all are reported.
+    deadline: Instant,
+}
 
 impl Acks {
     pub(super) fn requests(&self) -> impl Iterator<Item = u64> {
-        self.0.iter().map(|(queued, _)| queued.append.id)
+        self.sent.iter().map(|(queued, _)| queued.append.id)
     }
+}
+
+/// A batch that was sent.
+pub(super) struct Sent {
+    pub(super) acks: Acks,
+    /// Appends that are above a limit of the server.
+    pub(super) refused: Vec<(Queued, PublishError)>,
+    /// Appends that were not sent: the connection is closed, or accepts nothing.
+    pub(super) unsent: Vec<Queued>,
 }
 
 /// Publishes a batch. One after the other, so that the stream has their order.
 pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Job<'static> {
-    let (context, prefix) = (
-        connected.session.context.clone(),
+    let (publisher, prefix) = (
+        connected.session.publisher.clone(),
         connected.session.prefix.clone(),
     );
     let mut closed = connected.closed.clone();
     Box::pin(async move {
-        let mut acks = Acks(Vec::with_capacity(batch.len()));
+        let mut acks = Acks {
+            sent: Vec::with_capacity(batch.len()),
+            deadline: Instant::now() + limits::LOG_RESPONSE_TIME,
+        };
+        let (mut refused, mut unsent) = (Vec::new(), Vec::new());
         let mut batch = batch.into_iter();
         while let Some(queued) = batch.next() {
             let append = &queued.append;
@@ -156,15 +173,28 @@ pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Jo
             }
             let sent = tokio::select! {
                 biased;
-                sent = context.send_publish(format!("{prefix}.{}", append.partition.0), message) => sent.ok(),
-                _ = closed.changed() => None,
+                sent = publisher.send_publish(format!("{prefix}.{}", append.partition.0), message) => sent.map_err(Some),
+                () = sleep_until(acks.deadline) => Err(None),
+                _ = closed.changed() => Err(None),
             };
             match sent {
-                Some(ack) => acks.0.push((queued, ack)),
-                None => return Done::Sent(number, acks, std::iter::once(queued).chain(batch).collect()),
+                Ok(ack) => acks.sent.push((queued, ack)),
+                // It was not sent.
+                Err(Some(error)) if is_of_entry(&error) => refused.push((queued, error)),
+                Err(_) => {
+                    unsent = std::iter::once(queued).chain(batch).collect();
+                    break;
+                }
             }
         }
-        Done::Sent(number, acks, Vec::new())
+        Done::Sent(
+            number,
+            Sent {
+                acks,
+                refused,
+                unsent,
+            },
+        )
     })
 }
 
@@ -186,19 +216,25 @@ pub(super) fn acknowledge(number: u32, connected: &Connected, acks: Acks) -> Job
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let mut batch = Batch {
-            outcomes: Vec::with_capacity(acks.0.len()),
+            outcomes: Vec::with_capacity(acks.sent.len()),
             failure: None,
         };
-        for (queued, ack) in acks.0 {
+        for (queued, ack) in acks.sent {
             let outcome = tokio::select! {
                 biased;
-                outcome = ack.into_future() => match outcome {
-                    Ok(ack) if ack.duplicate => AppendOutcome::Repeated(ack.sequence),
-                    Ok(ack) => AppendOutcome::Appended(ack.sequence),
-                    Err(error) => {
+                outcome = timeout_at(acks.deadline, ack.into_future()) => match outcome {
+                    Ok(Ok(ack)) if ack.duplicate => AppendOutcome::Repeated(ack.sequence),
+                    Ok(Ok(ack)) => AppendOutcome::Appended(ack.sequence),
+                    Ok(Err(error)) => {
                         let outcome = outcome_of(&error);
                         batch.failure.get_or_insert_with(|| error.to_string());
                         outcome
+                    }
+                    Err(_) => {
+                        batch.failure.get_or_insert_with(|| {
+                            format!("no acknowledgement within {:?}", limits::LOG_RESPONSE_TIME)
+                        });
+                        AppendOutcome::Unknown
                     }
                 },
                 _ = closed.changed() => AppendOutcome::Unknown,
@@ -209,8 +245,13 @@ pub(super) fn acknowledge(number: u32, connected: &Connected, acks: Acks) -> Job
     })
 }
 
+/// Returns whether a publication failed for a reason of its own: others are accepted.
+fn is_of_entry(error: &PublishError) -> bool {
+    error.kind() == PublishErrorKind::MaxPayloadExceeded
+}
+
 /// Returns whether a publication that failed is certainly not in the stream.
-fn outcome_of(error: &jetstream::context::PublishError) -> AppendOutcome {
+fn outcome_of(error: &PublishError) -> AppendOutcome {
     use std::error::Error;
     match error.kind() {
         PublishErrorKind::StreamNotFound | PublishErrorKind::MaxPayloadExceeded => AppendOutcome::Refused,

@@ -24,7 +24,7 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::jobs::{Acks, Batch, Done, Lag, Older, OpenedSubject};
+use self::jobs::{Batch, Done, Lag, Older, OpenedSubject, Sent};
 use self::session::{Session, StreamState};
 use super::Jobs;
 use super::follows::{Follows, Opening};
@@ -181,7 +181,7 @@ impl Adapter<'_> {
                 self.connect(wait);
             }
             Done::Failed(number, failure) => self.fail(number, &failure),
-            Done::Sent(number, acks, unsent) => self.sent(number, acks, unsent),
+            Done::Sent(number, sent) => self.sent(number, sent),
             Done::Appended(number, batch) => self.appended(number, batch),
             Done::Opened(number, opening, outcome) => self.opened(number, opening, outcome),
             Done::Read {
@@ -240,7 +240,16 @@ impl Adapter<'_> {
         self.connected.as_mut().filter(|_| number == self.number)
     }
 
-    fn sent(&mut self, number: u32, acks: Acks, unsent: Vec<super::queue::Queued>) {
+    fn sent(&mut self, number: u32, sent: Sent) {
+        let Sent {
+            acks,
+            refused,
+            unsent,
+        } = sent;
+        for (queued, error) in refused {
+            self.outbox.appended(queued.append.id, AppendOutcome::Refused);
+            log::warn!("push log (jetstream): partition {}: {error}", queued.append.partition.0);
+        }
         let is_failed = !unsent.is_empty();
         self.queue.put_back(unsent);
         match self.current(number) {

@@ -28,7 +28,10 @@ const EVENTS: usize = 16;
 
 /// See the module.
 pub(super) struct Session {
+    /// For requests other than publications.
     pub(super) context: Context,
+    /// For publications: with another time limit.
+    pub(super) publisher: Context,
     pub(super) stream: String,
     pub(super) prefix: String,
     pub(super) binding: Binding,
@@ -79,6 +82,8 @@ impl Session {
             Err(error) if is_missing(&error) => create(&context, log, jetstream).await?,
             Err(error) => return Err(Failure::client(error)),
         };
+        let mut publisher = context.clone();
+        publisher.set_timeout(limits::LOG_RESPONSE_TIME);
         let subject = format!("{}.0", jetstream.prefix);
         let subjects = &info.config.subjects;
         if !subjects
@@ -92,6 +97,7 @@ impl Session {
         }
         Ok(Session {
             context,
+            publisher,
             stream: jetstream.stream.to_string(),
             prefix: jetstream.prefix.to_string(),
             binding: StreamState::of(&info).binding,

@@ -4,8 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use ringmain_cluster::limits::LOG_APPEND_TIMEOUT;
 use ringmain_cluster::log::{AppendOutcome, FollowFrom, LogRequest, Partition};
 use ringmain_gateway::model::{JetStreamLog, NatsAccess, NatsLogin, NatsServer, PushLogEngine};
+use ringmain_sys::clock;
 use ringmain_testkit::PATIENCE;
 use ringmain_testkit::folder::Folder;
 use ringmain_testkit::port::Reserved;
@@ -260,6 +262,43 @@ fn a_stream_of_another_subject_is_refused() {
     });
     let append = node.append(0, 1);
     assert_eq!(node.outcome(append), AppendOutcome::Refused);
+}
+
+#[test]
+fn an_entry_above_the_limit_of_the_server_is_refused_alone() {
+    let Some(server) = start() else { return };
+    let mut node = Node::new(engine(&[&server], 1));
+    node.open(0, FROM_START);
+    node.append_until_done(0, 0);
+    let appends = node.append_all(0, 1..3);
+    let large = node.append_bytes(0, vec![0; 2 << 20]);
+    node.append_all(0, 3..5);
+    assert_eq!(node.outcome(large), AppendOutcome::Refused);
+    node.until("the others", |node| node.outcomes.len() as u64 == large + 3);
+    for append in [appends, large - 1, large + 1, large + 2] {
+        number(&node.outcomes[&append]);
+    }
+    node.until_content(0, 4);
+    assert_eq!(node.contents(0), all(0..5));
+    assert_eq!((node.closed.len(), node.opened.len()), (0, 1), "it remains open");
+}
+
+#[test]
+fn outcomes_are_reported_in_time_if_nothing_is_acknowledged() {
+    let Some(server) = start() else { return };
+    let config = r#"{"name":"LOG","subjects":["log.*"],"storage":"file","no_ack":true}"#;
+    server
+        .request("$JS.API.STREAM.CREATE.LOG", config)
+        .expect("a response");
+    let mut node = Node::new(engine(&[&server], 1));
+    node.open(0, FROM_START);
+    let requested = clock::monotonic();
+    node.append_all(0, 0..20);
+    node.until("all outcomes", |node| node.outcomes.len() == 20);
+    let time = clock::monotonic() - requested;
+    assert!(node.outcomes.values().all(|outcome| *outcome == AppendOutcome::Unknown));
+    assert!(time < 2 * LOG_APPEND_TIMEOUT, "{time:?}");
+    node.until_content(0, 19);
 }
 
 #[test]
