@@ -23,8 +23,9 @@ use super::session::{REQUEST_TIMEOUT, Session, StreamState, is_missing};
 use crate::failure::Failure;
 use crate::limits;
 use crate::log::follows::Opening;
-use crate::log::older::OlderPart;
+use crate::log::older::{NewestRecords, OlderPart};
 use crate::log::queue::Queued;
+use crate::log::tails::Tail;
 
 /// The interval at which the state of the stream is queried.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -54,7 +55,7 @@ pub(super) enum Done {
         lag: Lag,
         next: Result<Messages, Failure>,
     },
-    Older(u32, Older),
+    Older(Tail, Result<OlderPart, Failure>),
     /// `None`: the stream was deleted.
     Checked(u32, Result<Option<StreamState>, Failure>),
 }
@@ -360,17 +361,25 @@ async fn open_subject(
         Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => None,
         Err(error) => return Err(Failure::client(error)),
     };
-    let last = end.map_or(0, |(sequence, _)| sequence);
-    let (deliver_policy, is_recent) = match opening.from {
-        FollowFrom::Number(number) => {
-            let start_sequence = number.max(state.first);
-            (DeliverPolicy::ByStartSequence { start_sequence }, false)
-        }
+    // The subject may be empty.
+    let last = end.map_or(0, |(sequence, _)| sequence).max(state.first - 1);
+    let from_sequence = |start_sequence| {
+        (
+            DeliverPolicy::ByStartSequence { start_sequence },
+            Some(start_sequence),
+        )
+    };
+    let (deliver_policy, from) = match opening.from {
+        FollowFrom::Number(number) => from_sequence(number.max(state.first)),
         FollowFrom::Recent(time) => {
             let start = clock::realtime().saturating_sub(time);
-            let is_recent = end.is_some_and(|(_, time)| time >= start.as_nanos() as i128);
-            let start_time = (std::time::UNIX_EPOCH + start).into();
-            (DeliverPolicy::ByStartTime { start_time }, is_recent)
+            if end.is_some_and(|(_, time)| time >= start.as_nanos() as i128) {
+                let start_time = (std::time::UNIX_EPOCH + start).into();
+                (DeliverPolicy::ByStartTime { start_time }, None)
+            } else {
+                // By time, the consumer would begin after a message that is appended meanwhile.
+                from_sequence(last + 1)
+            }
         }
     };
     let config = consumer_config(subject, deliver_policy);
@@ -386,11 +395,10 @@ async fn open_subject(
         first: None,
         next: 1,
     };
-    let from = match opening.from {
-        FollowFrom::Number(number) => number.max(state.first),
+    let from = match from {
+        Some(from) => from,
         // A server does not say reliably where a consumer begins: its first message does.
-        FollowFrom::Recent(_) if is_recent => messages.peek().await?,
-        FollowFrom::Recent(_) => last + 1,
+        None => messages.peek().await?,
     };
     Ok(OpenedSubject {
         event: Opened {
@@ -482,39 +490,18 @@ fn record(message: &jetstream::Message, next: &mut u64) -> Result<(Record, u64),
     Ok((record, info.pending))
 }
 
-/// The outcome of a request for older records.
-pub(super) struct Older {
-    pub(super) partition: Partition,
-    pub(super) generation: u32,
-    pub(super) outcome: Result<OlderPart, Failure>,
-}
-
-/// Reads records of a partition among so many sequences below `before`.
-pub(super) fn older(
-    number: u32,
-    connected: &Connected,
-    (partition, generation): (Partition, u32),
-    before: u64,
-    bytes: usize,
-    sequences: u64,
-) -> Job<'static> {
+/// Reads records of a partition among so many sequences.
+pub(super) fn older(connected: &Connected, tail: Tail, sequences: u64) -> Job<'static> {
     let session = &connected.session;
     let (context, stream) = (session.context.clone(), session.stream.clone());
-    let subject = format!("{}.{}", session.prefix, partition.0);
+    let subject = format!("{}.{}", session.prefix, tail.partition.0);
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let outcome = tokio::select! {
-            outcome = read_older(&context, &stream, subject, before, bytes, sequences) => outcome,
+            outcome = read_older(&context, &stream, subject, &tail, sequences) => outcome,
             _ = closed.changed() => Err(closed_failure()),
         };
-        Done::Older(
-            number,
-            Older {
-                partition,
-                generation,
-                outcome,
-            },
-        )
+        Done::Older(tail, outcome)
     })
 }
 
@@ -522,14 +509,13 @@ async fn read_older(
     context: &Context,
     stream: &str,
     subject: String,
-    before: u64,
-    bytes: usize,
+    &Tail { before, bytes, .. }: &Tail,
     sequences: u64,
 ) -> Result<OlderPart, Failure> {
     let stream = context.get_stream(stream).await.map_err(Failure::client)?;
     let first = StreamState::of(stream.cached_info()).first;
     let start_sequence = before.saturating_sub(sequences).max(first);
-    let mut records: Vec<Record> = Vec::new();
+    let mut newest = NewestRecords::new(bytes);
     if start_sequence < before {
         let config = consumer_config(subject, DeliverPolicy::ByStartSequence { start_sequence });
         let consumer = stream.create_consumer(config).await.map_err(Failure::client)?;
@@ -538,16 +524,22 @@ async fn read_older(
             let fetched = consumer
                 .fetch()
                 .max_messages(OLDER_MESSAGES)
+                .max_bytes(limits::LOG_READ_BYTES)
                 .expires(REQUEST_TIMEOUT);
             let mut fetched = fetched.messages().await.map_err(Failure::client)?;
             let mut is_empty = true;
             while let Some(message) = fetched.next().await {
-                let message = message.map_err(Failure::Client)?;
+                let message = match message {
+                    Ok(message) => message,
+                    // The request has reached its bytes.
+                    Err(_) if !is_empty => break,
+                    Err(error) => return Err(Failure::Client(error)),
+                };
                 let (record, behind) = record(&message, &mut 0)?;
                 is_empty = false;
                 pending = if record.number < before { behind } else { 0 };
                 if record.number < before {
-                    records.push(record);
+                    newest.push(record);
                 }
             }
             if is_empty {
@@ -555,7 +547,7 @@ async fn read_older(
             }
         }
     }
-    Ok(OlderPart::new(records, start_sequence, before, first, bytes))
+    Ok(OlderPart::new(newest, start_sequence, before, first))
 }
 
 #[cfg(test)]

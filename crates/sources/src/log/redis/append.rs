@@ -72,8 +72,10 @@ pub(super) enum Outcome {
     NotMaster(RedisError),
     /// Nothing was appended.
     Refused(RedisError),
-    /// There was no reply for this reason, or the batch may be lost.
+    /// There was no reply for this reason.
     Unknown(Option<RedisError>),
+    /// The entry may be lost: the file or the replicas do not have it in time.
+    NotDurable,
     Unexpected,
 }
 

@@ -6,27 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value, cmd};
+use redis::{ConnectionAddr, Pipeline, RedisError, Value, cmd};
 use ringmain_cluster::log::Partition;
 use ringmain_gateway::model::{RedisDeployment, RedisLog};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::append::{Outcome, Sent, add_command, add_wait, is_durable, outcome};
 use super::cluster::{self, KnownNode, Location};
 use super::partitions::{PartitionState, Partitions};
 use super::read::{self, Ends, Part};
-use super::server::{Durability, READ_RESPONSE_TIME, Server};
+use super::server::{Durability, READ_RESPONSE_TIME, Server, check_role};
 use super::{Connected, ServerId};
 use crate::failure::Failure;
 use crate::log::follows::Opening;
 use crate::log::queue::Queued;
-use crate::redis::{Access, EntryId};
+use crate::log::tails::Tail;
+use crate::redis::{Access, EntryId, find_master};
 
-/// The interval at which Sentinels are queried for the master.
+/// The interval at which a server is queried for its role, and Sentinels for the master.
 const MASTER_INTERVAL: Duration = Duration::from_millis(500);
-/// The time within which a Sentinel responds.
-const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Attempts to end a read, and the time between them.
+const UNBLOCK_ATTEMPTS: usize = 3;
+const UNBLOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// Attempts to append an entry whose identifier has no number.
 const NUMBER_ATTEMPTS: usize = 8;
 
@@ -38,15 +40,9 @@ pub(super) enum Done {
     Appended(ServerId, Vec<(Queued, Outcome)>),
     Opened(ServerId, Result<Vec<OpenedStream>, RedisError>),
     Read(ServerId, Vec<ReadStream>, Result<Value, RedisError>),
-    /// The read must end.
-    ReadEnded(ServerId),
-    Tail {
-        server: ServerId,
-        partition: Partition,
-        generation: u32,
-        before: u64,
-        part: Result<Part, RedisError>,
-    },
+    /// The end of a read was requested.
+    ReadEnded,
+    Tail(ServerId, Tail, Result<Part, RedisError>),
 }
 
 /// A partition that is to be opened.
@@ -78,14 +74,7 @@ pub(super) fn connect(redis: &RedisLog, wait: Duration) -> Job<'_> {
     Box::pin(async move {
         sleep(wait).await;
         let open = async {
-            let access = match timeout(SENTINEL_TIMEOUT, Access::resolve(&redis.access)).await {
-                Ok(access) => access?,
-                Err(_) => {
-                    return Err(Failure::Ended(format!(
-                        "no Sentinel names a master within {SENTINEL_TIMEOUT:?}"
-                    )));
-                }
-            };
+            let access = Access::resolve(&redis.access).await?;
             Server::open(redis, &access, None).await
         };
         Done::Connected(open.await.map(Box::new))
@@ -105,26 +94,39 @@ pub(super) fn locate(
     })
 }
 
-/// Waits until Sentinels name another master. `None`: there are no Sentinels.
+/// Waits until the server is not the master any more: it says so, or Sentinels name another one. `None`: it is a node of a cluster, which
+/// refuses commands then.
 pub(super) fn watch<'l>(id: ServerId, connected: &Connected, redis: &'l RedisLog) -> Option<Job<'l>> {
-    if !matches!(redis.access.deployment, RedisDeployment::Sentinel(_)) {
-        return None;
-    }
+    let address = connected.server.address.clone()?;
+    let mut control = connected.server.control.clone();
     let mut closed = connected.closed.clone();
     Some(Box::pin(async move {
-        let watch = async {
-            // The one that is connected may not be the one that this names: then it is another one.
-            match Access::resolve(&redis.access).await {
-                Ok(access) => access.watch_master(MASTER_INTERVAL).await,
-                Err(failure) => failure,
-            }
-        };
         let failure = tokio::select! {
-            failure = watch => failure,
+            failure = watch_master(redis, &mut control, &address) => failure,
             _ = closed.changed() => Failure::Ended("closed".to_owned()),
         };
         Done::Failed(id, failure)
     }))
+}
+
+async fn watch_master(
+    redis: &RedisLog,
+    control: &mut MultiplexedConnection,
+    address: &ConnectionAddr,
+) -> Failure {
+    loop {
+        sleep(MASTER_INTERVAL).await;
+        if let Err(failure) = check_role(control, address).await {
+            return failure;
+        }
+        // Without a response of a Sentinel the master is the same as before.
+        if matches!(redis.access.deployment, RedisDeployment::Sentinel(_))
+            && let Ok(master) = find_master(&redis.access).await
+            && master.addr() != address
+        {
+            return Failure::Ended(format!("the master is {} now", master.addr()));
+        }
+    }
 }
 
 /// Appends a batch. `oldest`: entries before are deleted from the partitions of the batch.
@@ -234,7 +236,7 @@ impl Batch {
                     sent.explicit = None;
                     again.push(sent);
                 }
-                Outcome::Done(..) if !is_durable => self.outcomes.push((sent.queued, Outcome::Unknown(None))),
+                Outcome::Done(..) if !is_durable => self.outcomes.push((sent.queued, Outcome::NotDurable)),
                 outcome => self.outcomes.push((sent.queued, outcome)),
             }
         }
@@ -338,44 +340,41 @@ pub(super) fn read(
 }
 
 /// Ends a read that waits. `None`: it ends by itself in at most [`BLOCK`](super::server::BLOCK).
-pub(super) fn end_read(id: ServerId, connected: &Connected) -> Option<Job<'static>> {
+pub(super) fn end_read(connected: &Connected) -> Option<Job<'static>> {
     let client = connected.server.reading_id?;
     let mut control = connected.server.control.clone();
     let mut closed = connected.closed.clone();
     Some(Box::pin(async move {
         let mut command = cmd("CLIENT");
         command.arg("UNBLOCK").arg(client);
+        let end = async {
+            // The server may not have the read yet. A user may not have the permission.
+            for _ in 0..UNBLOCK_ATTEMPTS {
+                if !matches!(command.query_async(&mut control).await, Ok(Value::Int(0))) {
+                    return;
+                }
+                sleep(UNBLOCK_INTERVAL).await;
+            }
+        };
         tokio::select! {
-            // A user may not have the permission.
-            _ = command.query_async::<Value>(&mut control) => {}
+            () = end => {}
             _ = closed.changed() => {}
         }
-        Done::ReadEnded(id)
+        Done::ReadEnded
     }))
 }
 
 /// Reads the part of a partition below a number.
-pub(super) fn tail(
-    connected: &Connected,
-    state: &PartitionState,
-    (partition, generation): (Partition, u32),
-    before: u64,
-    bytes: usize,
-) -> Job<'static> {
+pub(super) fn tail(connected: &Connected, state: &PartitionState, tail: Tail) -> Job<'static> {
     let control = connected.server.control.clone();
     let mut closed = connected.closed.clone();
+    let size = connected.reading.size;
     let (stream, server) = (Arc::clone(&state.stream), state.server);
     Box::pin(async move {
         let part = tokio::select! {
-            part = read::tail(control, &stream, before, bytes) => part,
+            part = read::tail(control, &stream, tail.before, tail.bytes, size) => part,
             _ = closed.changed() => Err(is_closed()),
         };
-        Done::Tail {
-            server: server.unwrap_or(ServerId(u32::MAX)),
-            partition,
-            generation,
-            before,
-            part,
-        }
+        Done::Tail(server.unwrap_or(ServerId(u32::MAX)), tail, part)
     })
 }

@@ -42,6 +42,7 @@ use super::Jobs;
 use super::outbox::Outbox;
 use super::queue::{AppendQueue, Queued};
 use super::retry::Retry;
+use super::tails::{Tail, TailQueue};
 use crate::failure::Failure;
 use crate::limits;
 use crate::redis::EntryId;
@@ -88,6 +89,8 @@ struct Adapter<'l> {
     parked: AppendQueue,
     /// A job connects to the server, or searches nodes of a cluster.
     is_connecting: bool,
+    /// Requests for older records.
+    tails: TailQueue,
     retry: Retry,
 }
 
@@ -133,6 +136,7 @@ impl<'l> Adapter<'l> {
             next_server: 0,
             parked: AppendQueue::default(),
             is_connecting: false,
+            tails: TailQueue::default(),
             retry: Retry::default(),
         }
     }
@@ -163,28 +167,39 @@ impl<'l> Adapter<'l> {
         }
     }
 
-    fn request_tail(&mut self, partition: Partition, number: u64, bytes: usize) {
-        let generation = self
-            .partitions
-            .follows
-            .get(partition)
-            .map(|(_, generation)| generation);
-        let state = self.partitions.state(partition);
-        let connected = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
-        let (Some(generation), Some((state, connected))) = (generation, connected) else {
+    fn request_tail(&mut self, partition: Partition, before: u64, bytes: usize) {
+        let Some((_, generation)) = self.partitions.follows.get(partition) else {
             return self.outbox.push(LogEvent::Closed { partition });
         };
-        self.jobs.push(jobs::tail(
-            connected,
-            state,
-            (partition, generation),
-            number,
+        self.tails.push(Tail {
+            partition,
+            generation,
+            before,
             bytes,
-        ));
+        });
+    }
+
+    /// Starts requests for older records.
+    fn start_tails(&mut self) {
+        loop {
+            let follows = &self.partitions.follows;
+            let is_open = |tail: &Tail| follows.is_open(tail.partition, tail.generation);
+            let Some(tail) = self.tails.take(is_open) else {
+                return;
+            };
+            let state = self.partitions.state(tail.partition);
+            let at = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
+            match at {
+                Some((state, connected)) => self.jobs.push(jobs::tail(connected, state, tail)),
+                // An open partition has a server.
+                None => self.tails.complete(),
+            }
+        }
     }
 
     /// Starts what may be done at each server.
     fn start_jobs(&mut self) {
+        self.start_tails();
         for (id, connected) in &mut self.servers {
             if !connected.is_appending && !connected.queue.is_empty() {
                 connected.is_appending = true;
@@ -219,7 +234,7 @@ impl<'l> Adapter<'l> {
                 }
             } else if reading.is_stale && !reading.is_ending {
                 reading.is_ending = true;
-                self.jobs.extend(jobs::end_read(*id, connected));
+                self.jobs.extend(jobs::end_read(connected));
             }
         }
         if is_cluster(self.redis) {
@@ -249,18 +264,8 @@ impl<'l> Adapter<'l> {
             Done::Appended(id, outcomes) => self.appended(id, outcomes),
             Done::Opened(id, streams) => self.opened(id, streams),
             Done::Read(id, streams, reply) => self.read(id, streams, reply),
-            Done::ReadEnded(id) => {
-                if let Some(connected) = self.servers.get_mut(&id) {
-                    connected.reading.is_ending = false;
-                }
-            }
-            Done::Tail {
-                server,
-                partition,
-                generation,
-                before,
-                part,
-            } => self.tail(server, partition, generation, before, part),
+            Done::ReadEnded => {}
+            Done::Tail(id, tail, part) => self.tail(id, &tail, part),
         }
     }
 
@@ -291,7 +296,7 @@ impl<'l> Adapter<'l> {
         let partitions = self.partitions.all().map(|partition| (partition, binding));
         let partitions = partitions.collect();
         self.place(id, partitions);
-        self.outbox.connected();
+        self.outbox.reachable();
     }
 
     fn add_server(&mut self, server: Server, address: String) -> ServerId {
@@ -351,7 +356,7 @@ impl<'l> Adapter<'l> {
             self.place(id, partitions);
         }
         if self.partitions.unplaced().is_empty() {
-            return self.outbox.connected();
+            return self.outbox.reachable();
         }
         if let Some(failure) = location.failure {
             self.outbox.disconnected(&failure.to_string());
@@ -398,6 +403,7 @@ impl<'l> Adapter<'l> {
         let mut again = Vec::new();
         let mut elsewhere = BTreeMap::new();
         let mut failure = None;
+        let mut is_refused = false;
         let mut newest = 0;
         for (queued, outcome) in outcomes {
             let request = queued.append.id;
@@ -415,12 +421,19 @@ impl<'l> Adapter<'l> {
                     failure = Some(Failure::from(error));
                 }
                 Outcome::Refused(error) => {
-                    self.outbox.disconnected(&error.to_string());
+                    is_refused = true;
+                    self.outbox.refused(&error.to_string());
                     self.outbox.appended(request, AppendOutcome::Refused);
                 }
                 Outcome::Unknown(error) => {
                     self.outbox.appended(request, AppendOutcome::Unknown);
                     failure = error.map(Failure::from).or(failure);
+                }
+                Outcome::NotDurable => {
+                    is_refused = true;
+                    self.outbox
+                        .refused("the file or the replicas did not confirm an append in time");
+                    self.outbox.appended(request, AppendOutcome::Unknown);
                 }
                 Outcome::Numberless(_) | Outcome::TooLow | Outcome::Unexpected => {
                     self.outbox.appended(request, AppendOutcome::Unknown);
@@ -429,8 +442,8 @@ impl<'l> Adapter<'l> {
         }
         if newest > 0 && elsewhere.is_empty() && failure.is_none() {
             self.retry.reset();
-            if self.partitions.unplaced().is_empty() {
-                self.outbox.connected();
+            if !is_refused && self.partitions.unplaced().is_empty() {
+                self.outbox.accepted();
             }
         }
         self.return_to_queue(id, again, newest, elsewhere.keys().copied().collect());
@@ -438,6 +451,7 @@ impl<'l> Adapter<'l> {
             self.displace(partition, &reason);
         }
         if let Some(failure) = failure {
+            self.outbox.refused(&failure.to_string());
             self.fail(id, &failure);
         }
     }
@@ -493,7 +507,7 @@ impl<'l> Adapter<'l> {
                 (ends, _) => {
                     if self.partitions.follows.close(partition, opening.generation) {
                         let reason = ends.err().map(|error| error.to_string());
-                        self.outbox.disconnected(&reason.unwrap_or_default());
+                        self.outbox.warn(&reason.unwrap_or_default());
                         self.outbox.push(LogEvent::Closed { partition });
                     }
                 }
@@ -515,6 +529,7 @@ impl<'l> Adapter<'l> {
             return;
         };
         connected.reading.is_active = false;
+        connected.reading.is_ending = false;
         let now_ms = connected.server.now_ms();
         let reply = reply.and_then(|reply| read::read_reply(reply).ok_or_else(read::unexpected));
         let read = match (reply, &*streams) {
@@ -524,7 +539,6 @@ impl<'l> Adapter<'l> {
             }
             (Err(error), _) => return self.fail(id, &error.into()),
         };
-        self.retry.reset();
         let mut streams = streams.into_iter();
         for (name, entries) in read {
             // Streams have the order of the command; those without entries are left out.
@@ -556,14 +570,14 @@ impl<'l> Adapter<'l> {
         }
     }
 
-    fn tail(
-        &mut self,
-        id: ServerId,
-        partition: Partition,
-        generation: u32,
-        before: u64,
-        part: Result<Part, RedisError>,
-    ) {
+    fn tail(&mut self, id: ServerId, tail: &Tail, part: Result<Part, RedisError>) {
+        self.tails.complete();
+        let Tail {
+            partition,
+            generation,
+            before,
+            ..
+        } = *tail;
         if self.partitions.follows.get_mut(partition, generation).is_none() {
             return;
         }
@@ -572,7 +586,8 @@ impl<'l> Adapter<'l> {
         };
         let part = match part {
             Ok(part) => part,
-            Err(error) => return self.fail(id, &error.into()),
+            Err(error) if is_elsewhere(&error) => return self.displace(partition, &error.to_string()),
+            Err(error) => return self.close(partition, generation, &error.to_string()),
         };
         let records: Vec<_> = part.entries.iter().filter_map(StreamEntry::record).collect();
         let from = if part.is_first {
@@ -588,6 +603,14 @@ impl<'l> Adapter<'l> {
             is_first: part.is_first,
             now_ms: connected.server.now_ms(),
         });
+    }
+
+    /// Closes one partition: the others remain open.
+    fn close(&mut self, partition: Partition, generation: u32, reason: &str) {
+        if self.partitions.follows.close(partition, generation) {
+            self.outbox.warn(reason);
+            self.outbox.push(LogEvent::Closed { partition });
+        }
     }
 
     /// Refuses appends that have waited for too long.

@@ -185,6 +185,24 @@ fn reading_begins_with_the_requested_number_or_with_recent_records() {
 }
 
 #[test]
+fn a_subject_that_is_empty_begins_above_the_messages_of_others() {
+    let Some(server) = start() else { return };
+    let mut node = Node::new(engine(&[&server], 1));
+    node.append_all(1, 0..10);
+    node.until("all outcomes", |node| node.outcomes.len() == 10);
+    // The retention has deleted them.
+    server
+        .request("$JS.API.STREAM.PURGE.LOG", r#"{"seq":8}"#)
+        .expect("a response");
+    for from in [FROM_START, FollowFrom::Recent(Duration::from_secs(300))] {
+        let opened = node.open(0, from);
+        assert_eq!((opened.first, opened.end, opened.from), (8, 7, 8), "{from:?}");
+    }
+    node.append_until_done(0, 7);
+    node.until_content(0, 7);
+}
+
+#[test]
 fn a_key_is_appended_once() {
     let Some(server) = start() else { return };
     let mut node = Node::new(engine(&[&server], 1));
@@ -296,7 +314,11 @@ fn outcomes_are_reported_in_time_if_nothing_is_acknowledged() {
     node.append_all(0, 0..20);
     node.until("all outcomes", |node| node.outcomes.len() == 20);
     let time = clock::monotonic() - requested;
-    assert!(node.outcomes.values().all(|outcome| *outcome == AppendOutcome::Unknown));
+    assert!(
+        node.outcomes
+            .values()
+            .all(|outcome| *outcome == AppendOutcome::Unknown)
+    );
     assert!(time < 2 * LOG_APPEND_TIMEOUT, "{time:?}");
     node.until_content(0, 19);
 }
