@@ -17,6 +17,7 @@ use ringmain_gateway::model::RedisLog;
 use tokio::time::timeout;
 
 use super::keys;
+use super::partitions::{Placement, Search};
 use super::server::{Server, lossless_binding};
 use crate::failure::Failure;
 use crate::limits;
@@ -38,7 +39,7 @@ pub(super) struct Located {
     pub(super) address: String,
     /// The connection, unless there was one.
     pub(super) server: Option<Server>,
-    pub(super) partitions: Vec<(Partition, Binding)>,
+    pub(super) partitions: Vec<Placement>,
 }
 
 /// The outcome of a search: the partitions that were found, and why others were not.
@@ -57,7 +58,7 @@ pub(super) struct KnownNode {
 /// Finds the nodes of partitions, and connects to those that are not known.
 pub(super) async fn locate(
     redis: &RedisLog,
-    partitions: Vec<(Partition, String)>,
+    partitions: Vec<Search>,
     known: BTreeMap<String, KnownNode>,
 ) -> Location {
     match timeout(LOCATE_TIMEOUT, try_locate(redis, partitions, known)).await {
@@ -77,24 +78,38 @@ pub(super) async fn locate(
 
 async fn try_locate(
     redis: &RedisLog,
-    partitions: Vec<(Partition, String)>,
+    partitions: Vec<Search>,
     known: BTreeMap<String, KnownNode>,
 ) -> Result<Location, Failure> {
     let access = Access::resolve(&redis.access).await?;
     let slots = query_slots(&access, &known).await?;
-    let mut by_node: BTreeMap<&str, Vec<(Partition, String)>> = BTreeMap::new();
+    let mut by_node: BTreeMap<String, AtNode> = BTreeMap::new();
     let mut location = Location::default();
-    for (partition, stream) in partitions {
-        let slot = keys::slot(&redis.prefix, partition.0);
-        match slots.master(slot) {
-            Some(address) => by_node.entry(address).or_default().push((partition, stream)),
-            None => {
+    for search in partitions {
+        let slot = keys::slot(&redis.prefix, search.partition.0);
+        let master = slots.master(slot);
+        match (search.asked, master) {
+            // The slot has not moved yet.
+            (Some((address, binding)), _) if master != Some(&*address) => {
+                let placement = Placement {
+                    partition: search.partition,
+                    binding,
+                    is_asking: true,
+                };
+                by_node.entry(address).or_default().asked.push(placement);
+            }
+            (_, Some(address)) => {
+                let at_node = by_node.entry(address.to_owned()).or_default();
+                at_node.owned.push((search.partition, search.stream));
+            }
+            (_, None) => {
                 location.failure = Some(Failure::Ended(format!("no node of the cluster has slot {slot}")));
             }
         }
     }
-    let located = by_node.into_iter().map(|(address, partitions)| {
-        locate_at(redis, &access, &slots, address, known.get(address), partitions)
+    let located = by_node.into_iter().map(|(address, at_node)| {
+        let known = known.get(&address);
+        locate_at(redis, &access, &slots, address, known, at_node)
     });
     for located in join_all(located).await {
         match located {
@@ -105,35 +120,48 @@ async fn try_locate(
     Ok(location)
 }
 
+/// The partitions that are searched at one node.
+#[derive(Default)]
+struct AtNode {
+    /// Those whose slots it has.
+    owned: Vec<(Partition, String)>,
+    /// Those whose slots move to it.
+    asked: Vec<Placement>,
+}
+
 async fn locate_at(
     redis: &RedisLog,
     access: &Access<'_>,
     slots: &Slots,
-    address: &str,
+    address: String,
     known: Option<&KnownNode>,
-    partitions: Vec<(Partition, String)>,
+    at_node: AtNode,
 ) -> Result<Located, Failure> {
     let (server, mut control, run_id) = match known {
         Some(known) => (None, known.control.clone(), known.run_id.clone()),
         None => {
-            let server = Server::open(redis, access, Some(address)).await?;
+            let server = Server::open(redis, access, Some(&address)).await?;
             let (control, run_id) = (server.control.clone(), server.run_id.clone());
             (Some(server), control, run_id)
         }
     };
     let mut masters = None;
-    let mut bound = Vec::with_capacity(partitions.len());
-    for (partition, stream) in partitions {
+    let mut partitions = at_node.asked;
+    for (partition, stream) in at_node.owned {
         let binding = match lossless_binding(redis) {
             Some(binding) => binding,
             None => bind(&mut control, &stream, &run_id, access, slots, &mut masters).await?,
         };
-        bound.push((partition, binding));
+        partitions.push(Placement {
+            partition,
+            binding,
+            is_asking: false,
+        });
     }
     Ok(Located {
-        address: address.to_owned(),
+        address,
         server,
-        partitions: bound,
+        partitions,
     })
 }
 

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::append::{Outcome, Sent, add_command, add_wait, is_durable, outcome};
 use super::cluster::{self, KnownNode, Location};
-use super::partitions::{PartitionState, Partitions};
+use super::partitions::{PartitionState, Partitions, Search};
 use super::read::{self, Ends, Part};
 use super::server::{Durability, READ_RESPONSE_TIME, Server, check_role};
 use super::{Connected, ServerId};
@@ -49,6 +49,7 @@ pub(super) enum Done {
 pub(super) struct OpeningStream {
     pub(super) opening: Opening,
     pub(super) name: Arc<str>,
+    pub(super) is_asking: bool,
 }
 
 /// A partition whose ends are known.
@@ -65,6 +66,7 @@ pub(super) struct ReadStream {
     pub(super) generation: u32,
     pub(super) name: Arc<str>,
     pub(super) last: EntryId,
+    pub(super) is_asking: bool,
 }
 
 type Job<'l> = Pin<Box<dyn Future<Output = Done> + Send + 'l>>;
@@ -85,7 +87,7 @@ pub(super) fn connect(redis: &RedisLog, wait: Duration) -> Job<'_> {
 pub(super) fn locate(
     redis: &RedisLog,
     wait: Duration,
-    partitions: Vec<(Partition, String)>,
+    partitions: Vec<Search>,
     known: BTreeMap<String, KnownNode>,
 ) -> Job<'_> {
     Box::pin(async move {
@@ -144,6 +146,7 @@ pub(super) fn append(
             queued,
             numberless: None,
             explicit: None,
+            is_asking: state.is_some_and(PartitionState::is_asking),
         }
     });
     let pending = sent.collect();
@@ -217,6 +220,9 @@ impl Batch {
         let mut replies = replies.into_iter();
         let mut again: Vec<Sent> = Vec::new();
         for mut sent in pending {
+            if sent.is_asking {
+                replies.next();
+            }
             let outcome = replies.next().map_or(Outcome::Unexpected, outcome);
             match outcome {
                 Outcome::Numberless(id) => {
@@ -283,9 +289,8 @@ pub(super) fn open_own<'l>(
     let address = connected.address.clone();
     Box::pin(async move {
         let open = async {
-            let ends = read::ends_command(&stream.name)
-                .query_async::<Value>(&mut control)
-                .await;
+            let command = read::ends_command(&stream.name);
+            let ends = read::query(&mut control, &command, stream.is_asking).await;
             let ends = Ends::of(ends);
             let access = Access::resolve(&redis.access).await.map_err(unreachable_node)?;
             let own = access
@@ -331,8 +336,9 @@ pub(super) fn read(
     Box::pin(async move {
         let positions = streams.iter().map(|stream| (&*stream.name, stream.last));
         let command = read::read_command(positions, count);
+        let is_asking = streams.iter().any(|stream| stream.is_asking);
         let reply = tokio::select! {
-            reply = command.query_async::<Value>(&mut reading) => reply,
+            reply = read::query(&mut reading, &command, is_asking) => reply,
             _ = closed.changed() => Err(is_closed()),
         };
         Done::Read(id, streams, reply)
@@ -369,10 +375,10 @@ pub(super) fn tail(connected: &Connected, state: &PartitionState, tail: Tail) ->
     let control = connected.server.control.clone();
     let mut closed = connected.closed.clone();
     let size = connected.reading.size;
-    let (stream, server) = (Arc::clone(&state.stream), state.server);
+    let (stream, server, is_asking) = (Arc::clone(&state.stream), state.server, state.is_asking());
     Box::pin(async move {
         let part = tokio::select! {
-            part = read::tail(control, &stream, tail.before, tail.bytes, size) => part,
+            part = read::tail(control, (&stream, is_asking), tail.before, tail.bytes, size) => part,
             _ = closed.changed() => Err(is_closed()),
         };
         Done::Tail(server.unwrap_or(ServerId(u32::MAX)), tail, part)

@@ -6,8 +6,8 @@
 //! failure: all is closed; located again (Sentinel, Cluster) and connected again; a server with another run ID is another binding
 //! ```
 //!
-//! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed, and opened again at its new node once
-//! the move is complete: until then its appends wait.
+//! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed once its stream is at the new node (`ASK`),
+//! and opened again there, with `ASKING` before each command until the move is complete. Appends with a key wait for that (`TRYAGAIN`).
 //!
 //! Entries older than the retention are deleted by the first append of a batch to their partition, up to whole nodes of the stream.
 
@@ -25,17 +25,17 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use redis::{RedisError, Value};
-use ringmain_cluster::log::{Append, AppendOutcome, Binding, LogEvent, LogPort, LogRequest, Partition};
+use ringmain_cluster::log::{Append, AppendOutcome, LogEvent, LogPort, LogRequest, Partition};
 use ringmain_gateway::model::{PushLog, RedisDeployment, RedisLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::append::{Outcome, is_elsewhere};
+use self::append::{Outcome, asked_node, is_elsewhere};
 use self::cluster::{KnownNode, Located, Location};
 use self::jobs::{Done, OpenedStream, ReadStream};
 use self::number::pack;
-use self::partitions::{Advance, Partitions, Position};
+use self::partitions::{Advance, Partitions, Placement, Position};
 use self::read::{Part, ReadSize, StreamEntry, before, opened_event};
 use self::server::{NODE_OF_CLUSTER, Server};
 use super::Jobs;
@@ -89,6 +89,8 @@ struct Adapter<'l> {
     parked: AppendQueue,
     /// A job connects to the server, or searches nodes of a cluster.
     is_connecting: bool,
+    /// The time of the last search.
+    searched_at: Duration,
     /// Requests for older records.
     tails: TailQueue,
     retry: Retry,
@@ -136,6 +138,7 @@ impl<'l> Adapter<'l> {
             next_server: 0,
             parked: AppendQueue::default(),
             is_connecting: false,
+            searched_at: Duration::ZERO,
             tails: TailQueue::default(),
             retry: Retry::default(),
         }
@@ -284,8 +287,9 @@ impl<'l> Adapter<'l> {
                 (connected.address.clone(), node)
             });
             let known = known.collect();
+            self.searched_at = clock::monotonic();
             self.jobs
-                .push(jobs::locate(redis, wait, self.partitions.unplaced(), known));
+                .push(jobs::locate(redis, wait, self.partitions.to_search(), known));
         }
     }
 
@@ -293,7 +297,11 @@ impl<'l> Adapter<'l> {
     fn connected(&mut self, server: Server) {
         let binding = server.binding(self.redis);
         let id = self.add_server(server, String::new());
-        let partitions = self.partitions.all().map(|partition| (partition, binding));
+        let partitions = self.partitions.all().map(|partition| Placement {
+            partition,
+            binding,
+            is_asking: false,
+        });
         let partitions = partitions.collect();
         self.place(id, partitions);
         self.outbox.reachable();
@@ -319,10 +327,22 @@ impl<'l> Adapter<'l> {
     }
 
     /// Partitions are at a server.
-    fn place(&mut self, id: ServerId, partitions: Vec<(Partition, Binding)>) {
+    fn place(&mut self, id: ServerId, partitions: Vec<Placement>) {
         let mut placed = BTreeMap::new();
-        for (partition, binding) in partitions {
-            placed.insert(partition, self.partitions.place(partition, id, binding));
+        for placement in partitions {
+            let partition = placement.partition;
+            let has_changed = self.partitions.place(id, placement);
+            placed.insert(partition, has_changed);
+            // One that was open while its slot moved.
+            if has_changed
+                && !self
+                    .partitions
+                    .follows
+                    .interrupt(|each| each == partition)
+                    .is_empty()
+            {
+                self.outbox.push(LogEvent::Closed { partition });
+            }
         }
         for queued in self.parked.extract(|partition| placed.contains_key(&partition)) {
             // Entries for another state of the broker may not belong into this one: the node decides again.
@@ -355,28 +375,37 @@ impl<'l> Adapter<'l> {
             };
             self.place(id, partitions);
         }
-        if self.partitions.unplaced().is_empty() {
+        if self.partitions.are_placed() {
             return self.outbox.reachable();
         }
         if let Some(failure) = location.failure {
+            self.partitions.forget_asked();
             self.outbox.disconnected(&failure.to_string());
         }
         self.reconnect();
     }
 
     /// A partition of a cluster is at another node, or will be: it is searched again.
-    fn displace(&mut self, partition: Partition, reason: &str) {
+    fn displace(&mut self, partition: Partition, error: &RedisError) {
         if !is_cluster(self.redis) {
             if let Some(id) = self.partitions.state(partition).and_then(|state| state.server) {
                 self.fail(id, &Failure::Settings(NODE_OF_CLUSTER.to_owned()));
             }
             return;
         }
-        if self.partitions.displace(partition) {
+        let asked = asked_node(error);
+        if self.partitions.displace(partition, asked) {
             self.outbox.push(LogEvent::Closed { partition });
         }
-        self.outbox.disconnected(reason);
-        self.reconnect();
+        match asked {
+            // It is there.
+            Some(_) if !self.is_connecting => self.connect(Duration::ZERO),
+            Some(_) => {}
+            None => {
+                self.outbox.disconnected(&error.to_string());
+                self.reconnect();
+            }
+        }
     }
 
     fn reconnect(&mut self) {
@@ -400,7 +429,7 @@ impl<'l> Adapter<'l> {
     }
 
     fn appended(&mut self, id: ServerId, outcomes: Vec<(Queued, Outcome)>) {
-        let mut again = Vec::new();
+        let (mut again, mut later) = (Vec::new(), Vec::new());
         let mut elsewhere = BTreeMap::new();
         let mut failure = None;
         let mut is_refused = false;
@@ -413,9 +442,10 @@ impl<'l> Adapter<'l> {
                     self.outbox.appended(request, outcome);
                 }
                 Outcome::Elsewhere(error) => {
-                    elsewhere.insert(queued.append.partition, error.to_string());
+                    elsewhere.insert(queued.append.partition, error);
                     again.push(queued);
                 }
+                Outcome::TryAgain => later.push(queued),
                 Outcome::NotMaster(error) => {
                     again.push(queued);
                     failure = Some(Failure::from(error));
@@ -442,13 +472,14 @@ impl<'l> Adapter<'l> {
         }
         if newest > 0 && elsewhere.is_empty() && failure.is_none() {
             self.retry.reset();
-            if !is_refused && self.partitions.unplaced().is_empty() {
+            if !is_refused && self.partitions.are_placed() {
                 self.outbox.accepted();
             }
         }
         self.return_to_queue(id, again, newest, elsewhere.keys().copied().collect());
-        for (partition, reason) in elsewhere {
-            self.displace(partition, &reason);
+        self.parked.put_back(later);
+        for (partition, error) in elsewhere {
+            self.displace(partition, &error);
         }
         if let Some(failure) = failure {
             self.outbox.refused(&failure.to_string());
@@ -503,7 +534,7 @@ impl<'l> Adapter<'l> {
                         self.set_stale(id);
                     }
                 }
-                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error.to_string()),
+                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error),
                 (ends, _) => {
                     if self.partitions.follows.close(partition, opening.generation) {
                         let reason = ends.err().map(|error| error.to_string());
@@ -535,7 +566,7 @@ impl<'l> Adapter<'l> {
         let read = match (reply, &*streams) {
             (Ok(read), _) => read,
             (Err(error), [stream]) if is_elsewhere(&error) => {
-                return self.displace(stream.partition, &error.to_string());
+                return self.displace(stream.partition, &error);
             }
             (Err(error), _) => return self.fail(id, &error.into()),
         };
@@ -586,7 +617,7 @@ impl<'l> Adapter<'l> {
         };
         let part = match part {
             Ok(part) => part,
-            Err(error) if is_elsewhere(&error) => return self.displace(partition, &error.to_string()),
+            Err(error) if is_elsewhere(&error) => return self.displace(partition, &error),
             Err(error) => return self.close(partition, generation, &error.to_string()),
         };
         let records: Vec<_> = part.entries.iter().filter_map(StreamEntry::record).collect();
@@ -613,9 +644,31 @@ impl<'l> Adapter<'l> {
         }
     }
 
+    /// Searches partitions whose slots move, and sends appends again that no server could execute.
+    fn retry_moving(&mut self, now: Duration) {
+        if self.partitions.are_moving()
+            && !self.is_connecting
+            && now.saturating_sub(self.searched_at) >= limits::LOG_CHECK_INTERVAL
+        {
+            self.connect(Duration::ZERO);
+        }
+        let partitions = &self.partitions;
+        let server = |partition| partitions.state(partition).and_then(|state| state.server);
+        for queued in self.parked.extract(|partition| server(partition).is_some()) {
+            match server(queued.append.partition).and_then(|id| self.servers.get_mut(&id)) {
+                Some(connected) => connected.queue.push(queued.append, queued.since),
+                None => self.outbox.appended(queued.append.id, AppendOutcome::Refused),
+            }
+        }
+    }
+
     /// Refuses appends that have waited for too long.
     fn expire(&mut self) {
         let now = clock::monotonic();
+        if self.partitions.are_placed() {
+            self.outbox.reachable();
+        }
+        self.retry_moving(now);
         let queues = self.servers.values_mut().map(|connected| &mut connected.queue);
         for queue in queues.chain([&mut self.parked]) {
             for append in queue.expire(now) {

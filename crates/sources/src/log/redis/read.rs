@@ -90,6 +90,25 @@ pub(super) fn unexpected() -> RedisError {
         .into()
 }
 
+/// Executes a command, behind `ASKING` if the slot moves to the server.
+pub(super) async fn query(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+    is_asking: bool,
+) -> Result<Value, RedisError> {
+    if !is_asking {
+        return command.query_async(connection).await;
+    }
+    let mut pipeline = redis::pipe();
+    pipeline.ignore_errors();
+    pipeline.cmd("ASKING").add_command(command.clone());
+    let replies: Vec<Result<Value, RedisError>> = pipeline.query_async(connection).await?;
+    replies
+        .into_iter()
+        .next_back()
+        .unwrap_or_else(|| Err(unexpected()))
+}
+
 /// The command for the ends of a stream.
 pub(super) fn ends_command(stream: &str) -> Cmd {
     let mut command = cmd("XINFO");
@@ -220,7 +239,7 @@ pub(super) struct Part {
 /// Reads the part of a stream that is directly below a number, of this size in bytes approximately. `sizes`: those of other entries.
 pub(super) async fn tail(
     mut connection: MultiplexedConnection,
-    stream: &str,
+    (stream, is_asking): (&str, bool),
     number: u64,
     size: usize,
     mut sizes: ReadSize,
@@ -241,7 +260,7 @@ pub(super) async fn tail(
             .arg("-")
             .arg("COUNT")
             .arg(count);
-        let entries = command.query_async(&mut connection).await?;
+        let entries = query(&mut connection, &command, is_asking).await?;
         let entries = entries_of(entries).ok_or_else(unexpected)?;
         part.is_first = entries.len() < count;
         sizes.note(entries.len(), entries.iter().map(|entry| entry.bytes.len()).sum());

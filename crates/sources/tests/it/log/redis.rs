@@ -363,11 +363,11 @@ fn few_of_the_older_entries_that_are_large_are_read() {
     };
     let mut node = Node::new(engine(&redis));
     node.open(0, FROM_START);
-    let mut last = 0;
+    let mut newest = 0;
     for _ in 0..200 {
-        last = node.append_bytes(0, vec![0; 100_000]);
+        let append = node.append_bytes(0, vec![0; 100_000]);
+        newest = number(&node.outcome(append));
     }
-    let newest = number(&node.outcome(last));
     node.open(0, FollowFrom::Number(newest));
     let sent = || {
         let info = redis.call(&["INFO", "stats"]);
