@@ -16,6 +16,8 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "sources"))
 import brokers  # noqa: E402
 
 PARTITIONS = 16
+# The default of the key `topic`.
+TOPIC = "ringmain-log"
 
 
 class Redis(brokers.Redis):
@@ -170,7 +172,7 @@ class KafkaCluster:
 
     def leader(self):
         """Returns the broker that leads most partitions of the topic."""
-        listed = subprocess.run(["kcat", "-L", "-J", "-t", "ringmain", "-b", self.nodes[0].address], capture_output=True, text=True, timeout=30)
+        listed = subprocess.run(["kcat", "-L", "-J", "-t", TOPIC, "-b", self.nodes[0].address], capture_output=True, text=True, timeout=30)
         partitions = json.loads(listed.stdout)["topics"][0]["partitions"]
         leaders = [partition["leader"] for partition in partitions]
         return self.nodes[max(set(leaders), key=leaders.count) - 1]

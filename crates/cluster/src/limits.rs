@@ -173,6 +173,9 @@ pub const LOG_LIFE_INTERVAL: Duration = Duration::from_secs(2);
 /// The time for which a position of a mirror may be ahead of the log. If own beats are read meanwhile, records are gone: a new life begins.
 pub const LOG_AHEAD_AFTER: Duration = Duration::from_secs(3);
 
+/// The time for which a node with other settings of the log counts after it was last met.
+pub const OTHER_LOG_TIME: Duration = Duration::from_secs(5);
+
 const _: () = {
     assert!(
         CATCH_UP_BYTES < FRAME_BYTES / 2 + 1,

@@ -25,7 +25,12 @@ pub(crate) fn start(cluster: &PushCluster) -> io::Result<Option<LogLink>> {
         PushRole::PushGateway => None,
         PushRole::All | PushRole::PushServer => Some(spawn(log)?),
     };
-    Ok(Some(LogLink { options, port }))
+    Ok(Some(LogLink {
+        options,
+        engine: log.engine.label(),
+        digest: ringmain_sources::log::digest(log),
+        port,
+    }))
 }
 
 fn spawn(log: &Arc<PushLog>) -> io::Result<ringmain_cluster::log::NodePort> {

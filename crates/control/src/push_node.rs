@@ -62,7 +62,13 @@ impl PushNode {
 
     /// Returns the reason why the log of the cluster does not deliver here, if it does not.
     pub(crate) fn log_failure(&self) -> Option<String> {
-        let log = self.links.report().log.filter(|log| !log.is_ready)?;
+        let report = self.links.report();
+        if let Some(other) = report.other_log {
+            return Some(format!(
+                "the node {other} has other settings of the log of the push cluster"
+            ));
+        }
+        let log = report.log.filter(|log| !log.is_ready)?;
         let seconds = log.silent.as_secs();
         Some(match log.is_connected {
             true if seconds == 0 => {

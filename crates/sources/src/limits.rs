@@ -75,6 +75,13 @@ pub const LOG_READ_BYTES: usize = 4 << 20;
 /// The records of one partition that one read returns, at least and at most.
 pub const LOG_READ_RECORDS: [usize; 2] = [16, 1024];
 
+/// The requests for older records of a log that are in flight. Further ones wait.
+pub const LOG_TAILS: usize = 4;
+
+/// The time for which an append that the broker of a log did not accept makes the adapter unhealthy, unless one is accepted. Owners of
+/// partitions append once a second.
+pub const LOG_FAILED_TIME: Duration = Duration::from_secs(5);
+
 /// The interval at which the adapter of a log checks for appends that have waited too long.
 pub const LOG_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 

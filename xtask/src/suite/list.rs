@@ -234,11 +234,14 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "cluster",
-        about: "push nodes as processes that share channels: the server API at any node, presence after a kill, links that are cut, suspended and slow, mutual TLS, planned ends, rolling restarts, and nodes that are added and removed under 20,000 clients; a quarter of an hour, needs Python and openssl; with `--log redis`, `--log jetstream` or `--log kafka`, owners and brokers that are killed and rolled back behind a log, five minutes each, needs redis-server, Go or nats-server, Java and Maven",
+        about: "push nodes as processes that share channels: the server API at any node, presence after a kill, links that are cut, suspended and slow, mutual TLS, planned ends, rolling restarts, and nodes that are added and removed under 20,000 clients; and with Redis, JetStream and Kafka as the log behind the channels, owners and brokers that are killed and rolled back; half an hour, needs Python, openssl, redis-server, Go or nats-server, Java and Maven",
         lines: &[
             Line::new("cargo build --release -p ringmain-cli --features brokers"),
             Line::new("cargo build --release -p ringmain-testkit --bin crowd"),
             Line::new("python3 -m unittest discover -s tests/cluster"),
+            Line::new("python3 tests/cluster/run.py --log redis target/release/ringmain"),
+            Line::new("python3 tests/cluster/run.py --log jetstream target/release/ringmain"),
+            Line::new("python3 tests/cluster/run.py --log kafka target/release/ringmain"),
             Line::new("python3 tests/cluster/run.py target/release/ringmain"),
         ],
     },

@@ -36,6 +36,17 @@ fn scripts_of_suites_exist() {
     }
 }
 
+#[test]
+fn the_cluster_suite_runs_every_log() {
+    let suite = SUITES.iter().find(|suite| suite.name == "cluster");
+    let lines = suite.expect("a suite").lines;
+    let logs = lines.iter().filter_map(|line| {
+        let mut words = line.words().skip_while(|word| *word != "--log");
+        words.nth(1)
+    });
+    assert_eq!(logs.collect::<Vec<_>>(), ["redis", "jetstream", "kafka"]);
+}
+
 /// Returns the path that a line of a script sources, relative to the script's folder; `$(dirname "$0")` and the like are that folder.
 fn sourced(line: &str) -> Option<&str> {
     let word = line

@@ -1,7 +1,7 @@
 //! The frames between nodes: a length of four bytes (little endian), a kind, and the fields of the kind.
 //!
 //! ```text
-//! length: u32 │ kind: u8 │ fields          Hello is the first frame in each direction
+//! length: u32 │ kind: u8 │ fields          Hello is the first frame in each direction, LogSettings the second
 //! ```
 //!
 //! Each side sends frames of the smaller one of both versions only. Integers are little endian; texts and bytes are preceded by their length (u32). A frame of an unknown kind from a node of a newer version
@@ -28,7 +28,7 @@ pub use read::FrameDecoder;
 pub(crate) use write::write_publish;
 
 /// The version of the frames that this node sends.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The oldest version of another node that this one can work with.
 pub const OLDEST_VERSION: u16 = 1;
@@ -327,6 +327,9 @@ pub enum Frame {
         /// The number of the record.
         number: u64,
     },
+    /// A digest of the settings of the sender's log, which are equal on all nodes. `None`: it has no log. Directly after the first frame.
+    /// Since version 4.
+    LogSettings(Option<u64>),
 }
 
 /// The reason why bytes are not a frame. The link must be closed.

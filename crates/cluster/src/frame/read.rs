@@ -85,7 +85,7 @@ impl FrameDecoder {
     }
 }
 
-const LAST_KIND: u8 = 29;
+const LAST_KIND: u8 = 30;
 
 fn read_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
     Some(match kind {
@@ -240,6 +240,11 @@ fn read_handover_frame(kind: u8, fields: &mut Fields<'_>) -> Option<Frame> {
             epoch: Epoch::new(fields.u64()?),
             number: fields.u64()?,
         },
+        30 => Frame::LogSettings(match fields.byte()? {
+            0 => None,
+            1 => Some(fields.u64()?),
+            _ => return None,
+        }),
         _ => return None,
     })
 }

@@ -16,6 +16,9 @@ const LAST_OF_VERSION_1: u8 = 18;
 /// The last kind of frame in version 2.
 const LAST_OF_VERSION_2: u8 = 28;
 
+/// The last kind of version 3.
+const LAST_OF_VERSION_3: u8 = 29;
+
 impl Frame {
     /// Appends the frame. An answer that is too long is replaced by [`Answer::TooLarge`].
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -71,6 +74,7 @@ impl Frame {
             Frame::RelayedPublish { .. } => 27,
             Frame::RelayedQuery { .. } => 28,
             Frame::Progress { .. } => 29,
+            Frame::LogSettings(_) => 30,
         }
     }
 
@@ -78,7 +82,8 @@ impl Frame {
     #[must_use]
     pub fn version(&self) -> u16 {
         let kind = self.kind();
-        1 + u16::from(kind > LAST_OF_VERSION_1) + u16::from(kind > LAST_OF_VERSION_2)
+        let last_kinds = [LAST_OF_VERSION_1, LAST_OF_VERSION_2, LAST_OF_VERSION_3];
+        1 + last_kinds.iter().map(|last| u16::from(kind > *last)).sum::<u16>()
     }
 
     fn write(&self, out: &mut Vec<u8>) {
@@ -94,6 +99,11 @@ impl Frame {
                 write_node(out, member);
             }
             Frame::Beat | Frame::Resumed => {}
+            Frame::LogSettings(None) => out.push(0),
+            Frame::LogSettings(Some(digest)) => {
+                out.push(1);
+                out.extend(digest.to_le_bytes());
+            }
             Frame::Credit(bytes) => out.extend(bytes.to_le_bytes()),
             Frame::Subscribe {
                 number,

@@ -18,9 +18,10 @@ use super::connection::{Input, LinkContext};
 use super::dial::{Aborting, Dialer};
 use super::tls::Tls;
 use super::{ActorState, ClusterReport, LinkOptions, NodeReport, translate};
+use crate::frame::Frame;
 use crate::limits;
 use crate::log::{LogEvent, NodePort};
-use crate::member::{Phase, Uid};
+use crate::member::{Member, Phase, Uid};
 use crate::node::{LinkId, Load, Node};
 
 /// See the module.
@@ -37,7 +38,27 @@ pub(super) struct Actor {
     /// The workers' requests are handled.
     is_serving: bool,
     log: Option<NodePort>,
+    log_engine: &'static str,
+    /// The nodes with other settings of the log.
+    other_logs: BTreeMap<Uid, OtherLog>,
     _tasks: [Aborting; 2],
+}
+
+/// The log of this node, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct LogContext {
+    pub(super) engine: &'static str,
+    pub(super) digest: Option<u64>,
+    pub(super) port: Option<NodePort>,
+}
+
+/// A node that is not linked, since the settings of its log are others.
+struct OtherLog {
+    name: Arc<str>,
+    /// The last time that it was met.
+    met: Duration,
+    /// It has served before this node, which is not ready.
+    is_older: bool,
 }
 
 struct ActiveLink {
@@ -56,16 +77,19 @@ impl Actor {
         options: LinkOptions,
         tls: Option<Tls>,
         shared: Arc<ActorState>,
-        log: Option<NodePort>,
+        log: LogContext,
     ) -> io::Result<Actor> {
         let listener = TcpListener::from_std(listener)?;
         let (sender, inputs) = mpsc::channel(limits::RECEIVED_BATCHES);
         let mut hello = Vec::new();
         node.hello().encode(&mut hello);
+        // An older node skips it.
+        Frame::LogSettings(log.digest).encode(&mut hello);
         let linked: Arc<Mutex<BTreeSet<Uid>>> = Arc::default();
         let dialer = Dialer {
             context: LinkContext {
                 hello: hello.into(),
+                log: log.digest,
                 inputs: sender,
             },
             tls,
@@ -87,7 +111,9 @@ impl Actor {
             shared,
             started: clock::monotonic(),
             is_serving: false,
-            log,
+            log_engine: log.engine,
+            log: log.port,
+            other_logs: BTreeMap::new(),
             _tasks: tasks,
         })
     }
@@ -215,8 +241,31 @@ impl Actor {
                 self.node.link_down(link, now);
                 self.remove_link(link);
             }
+            Input::OtherLog { member } => self.note_other_log(&member, now),
             Input::Refused { uid } => self.node.note_refused(uid, now),
         }
+    }
+
+    fn note_other_log(&mut self, other: &Member, now: Duration) {
+        let is_older = !self.is_serving;
+        if let Some(known) = self.other_logs.get_mut(&other.uid) {
+            known.met = now;
+            return;
+        }
+        let own = &self.node.member().name;
+        let state = if is_older { "is not ready" } else { "remains ready" };
+        log::error!(
+            "cluster: the node {} ({}) has other settings of `cluster.log` than this one, {own}: engine, names, loss or partitions. \
+             They are not linked, and {own} {state}. Set the same log on all nodes, and restart all at once",
+            other.name,
+            other.uid
+        );
+        let other_log = OtherLog {
+            name: Arc::clone(&other.name),
+            met: now,
+            is_older,
+        };
+        self.other_logs.insert(other.uid, other_log);
     }
 
     fn linked(&self) -> std::sync::MutexGuard<'_, BTreeSet<Uid>> {
@@ -281,6 +330,8 @@ impl Actor {
             self.node.leave(now);
         }
         self.node.tick(now);
+        self.other_logs
+            .retain(|_, other| now.saturating_sub(other.met) < limits::OTHER_LOG_TIME);
         let to_move = self.node.take_clients_to_move();
         self.shared.to_move.fetch_add(to_move, Ordering::Relaxed);
         self.update_report();
@@ -304,6 +355,12 @@ impl Actor {
             nodes,
             has_left: self.node.has_left() && !self.links.values().any(has_unsent),
             log: self.node.log_report(clock::monotonic()),
+            log_engine: self.log_engine,
+            other_log: self
+                .other_logs
+                .values()
+                .find(|other| other.is_older)
+                .map(|other| Arc::clone(&other.name)),
         };
         *self.shared.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }

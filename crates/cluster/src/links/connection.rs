@@ -10,8 +10,11 @@ use tokio::time::timeout;
 
 use crate::frame::{Frame, FrameDecoder, OLDEST_VERSION, VERSION};
 use crate::limits;
-use crate::member::Uid;
+use crate::member::{Member, Uid};
 use crate::node::{Hello, LinkId};
+
+/// The first version whose second frame is [`Frame::LogSettings`].
+const LOG_SETTINGS_VERSION: u16 = 4;
 
 /// A connection of either kind.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -41,6 +44,10 @@ pub(super) enum Input {
     Down {
         link: LinkId,
     },
+    /// A node was not linked, since the settings of its log are others.
+    OtherLog {
+        member: Member,
+    },
     /// The address of a node that is not linked has refused all connections for [`limits::REFUSED_AFTER`].
     Refused {
         uid: Uid,
@@ -50,13 +57,16 @@ pub(super) enum Input {
 /// The parts of a node that each connection needs.
 #[derive(Clone)]
 pub(super) struct LinkContext {
+    /// The first frames.
     pub(super) hello: Arc<[u8]>,
+    /// The digest of the log's settings. `None`: there is no log.
+    pub(super) log: Option<u64>,
     pub(super) inputs: mpsc::Sender<Input>,
 }
 
 /// The end of a connection.
 pub(super) enum LinkEnd {
-    /// Another connection to this node is used, or it is this node.
+    /// Another connection to this node is used, it is this node, or its log has other settings.
     Rejected(Uid),
     /// It was closed.
     Closed(Uid, io::Error),
@@ -79,10 +89,16 @@ pub(super) async fn serve(
         writer.flush().await?;
         read_hello(&mut reader, &mut decoder).await
     };
-    let hello = timeout(limits::CONNECT_TIMEOUT, greeting)
+    let (hello, other_log) = timeout(limits::CONNECT_TIMEOUT, greeting)
         .await
         .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
     let uid = hello.member.uid;
+    if other_log.is_some_and(|log| log != context.log) {
+        // The actor logs it once.
+        let member = hello.member;
+        let _ = context.inputs.send(Input::OtherLog { member }).await;
+        return Ok(LinkEnd::Rejected(uid));
+    }
     let (bytes, outgoing) = mpsc::unbounded_channel();
     let unsent: Arc<AtomicUsize> = Arc::default();
     let (close, closed) = oneshot::channel();
@@ -115,30 +131,49 @@ pub(super) async fn serve(
     ))
 }
 
-async fn read_hello(reader: &mut ReadHalf<Box<dyn Stream>>, decoder: &mut FrameDecoder) -> io::Result<Hello> {
+/// Reads the first frames: the node, and the digest of its log's settings, which an older one does not send.
+async fn read_hello(
+    reader: &mut ReadHalf<Box<dyn Stream>>,
+    decoder: &mut FrameDecoder,
+) -> io::Result<(Hello, Option<Option<u64>>)> {
+    let first = read_frame(reader, decoder).await?;
+    let Frame::Hello {
+        version,
+        oldest,
+        member,
+    } = first
+    else {
+        return Err(io::Error::other("expected the name of a node in the first frame"));
+    };
+    if version < OLDEST_VERSION || oldest > VERSION {
+        return Err(io::Error::other(format!(
+            "{} sends version {version} of the links, expected {OLDEST_VERSION} or newer",
+            member.name
+        )));
+    }
+    let log = match version {
+        ..LOG_SETTINGS_VERSION => None,
+        _ => match read_frame(reader, decoder).await? {
+            Frame::LogSettings(log) => Some(log),
+            _ => {
+                return Err(io::Error::other(
+                    "expected the settings of the log in the second frame",
+                ));
+            }
+        },
+    };
+    Ok((Hello { member, version }, log))
+}
+
+async fn read_frame(reader: &mut ReadHalf<Box<dyn Stream>>, decoder: &mut FrameDecoder) -> io::Result<Frame> {
     let mut buffer = vec![0; limits::READ_BYTES];
     loop {
-        let length = reader.read(&mut buffer).await?;
-        if length == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        if let Some(frame) = decoder.next_frame().map_err(io::Error::other)? {
+            return Ok(frame);
         }
-        decoder.feed(&buffer[..length]);
-        match decoder.next_frame().map_err(io::Error::other)? {
-            Some(Frame::Hello {
-                version,
-                oldest,
-                member,
-            }) => {
-                if version < OLDEST_VERSION || oldest > VERSION {
-                    return Err(io::Error::other(format!(
-                        "{} sends version {version} of the links, expected {OLDEST_VERSION} or newer",
-                        member.name
-                    )));
-                }
-                return Ok(Hello { member, version });
-            }
-            Some(_) => return Err(io::Error::other("expected the name of a node in the first frame")),
-            None => {}
+        match reader.read(&mut buffer).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            length => decoder.feed(&buffer[..length]),
         }
     }
 }

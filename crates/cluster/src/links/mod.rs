@@ -29,7 +29,7 @@ use crate::log::NodePort;
 use crate::member::{Member, Role, Uid};
 pub use crate::node::{Load, LogCounts, LogOptions, LogReport, Rebalance};
 use crate::node::{Node, NodeCounts};
-use actor::Actor;
+use actor::{Actor, LogContext};
 pub use tls::{TlsError, TlsFiles};
 
 /// The configuration of a node.
@@ -58,6 +58,10 @@ pub struct LinkOptions {
 pub struct LogLink {
     /// The log. Equal on all nodes.
     pub options: LogOptions,
+    /// The name of the broker, for status.
+    pub engine: &'static str,
+    /// A digest of its settings: nodes with different ones are not linked.
+    pub digest: u64,
     /// The queues to the adapter of the broker. `None` on a node that owns no channels.
     pub port: Option<NodePort>,
 }
@@ -97,6 +101,10 @@ pub struct ClusterReport {
     pub has_left: bool,
     /// The log, if there is one.
     pub log: Option<LogReport>,
+    /// The name of the log's broker; empty without a log.
+    pub log_engine: &'static str,
+    /// The name of a node with other settings of the log, which this one has met while it started: this node is not ready.
+    pub other_log: Option<Arc<str>>,
 }
 
 /// Another node, as it has reported itself.
@@ -176,7 +184,11 @@ impl Cluster {
         if let Some(log) = &log {
             node.set_log(log.options);
         }
-        let log = log.and_then(|log| log.port);
+        let log = log.map_or_else(LogContext::default, |log| LogContext {
+            engine: log.engine,
+            digest: Some(log.digest),
+            port: log.port,
+        });
         let shared: Arc<ActorState> = Arc::default();
         // Not ready before the first report.
         let first = ClusterReport {

@@ -459,7 +459,7 @@ impl Node {
         let Some(frame) = frame else { return };
         match frame {
             // The first frame is handled by `link_up`; a second one changes nothing.
-            Frame::Hello { .. } | Frame::Beat => {}
+            Frame::Hello { .. } | Frame::LogSettings(_) | Frame::Beat => {}
             Frame::Credit(bytes) => self.receive_credit(from, bytes, now),
             Frame::Subscribe {
                 number,

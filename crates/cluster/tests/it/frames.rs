@@ -226,6 +226,8 @@ fn move_frames() -> Vec<Frame> {
             request: 5,
             publish,
         },
+        Frame::LogSettings(None),
+        Frame::LogSettings(Some(u64::MAX - 1)),
         Frame::Progress {
             partition: 63,
             epoch: Epoch::new(77),

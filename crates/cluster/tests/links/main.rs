@@ -5,8 +5,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use ringmain_cluster::links::{Cluster, LinkOptions, Load, Membership, StartError, TlsFiles};
-use ringmain_cluster::member::{Role, owner};
+use ringmain_cluster::frame::{Frame, FrameDecoder};
+use ringmain_cluster::links::{
+    Cluster, LinkOptions, Load, LogLink, LogOptions, Membership, StartError, TlsFiles,
+};
+use ringmain_cluster::member::{Member, Role, Uid, owner};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
 use ringmain_push::{HistoryOptions, Namespace, Options, Push};
 use ringmain_testkit::subscriber::Subscriber;
@@ -71,6 +74,11 @@ fn link_options(name: &str, nodes: &[&Server]) -> LinkOptions {
 
 impl Server {
     fn start(links: LinkOptions) -> Server {
+        Server::start_with_log(links, None)
+    }
+
+    /// Starts a node whose log has this digest of its settings.
+    fn start_with_log(links: LinkOptions, digest: Option<u64>) -> Server {
         let config = Config {
             workers: Some(2),
             pin: false,
@@ -88,7 +96,17 @@ impl Server {
         let Addr::Inet(address) = listening else {
             panic!("expected an internet address");
         };
-        let cluster = Cluster::start(links, port).expect("a node");
+        let log = digest.map(|digest| LogLink {
+            options: LogOptions {
+                partitions: 4,
+                takeover_time: Duration::from_secs(1),
+                takeover_bytes: 1,
+            },
+            engine: "redis",
+            digest,
+            port: None,
+        });
+        let cluster = Cluster::start_with_log(links, port, log).expect("a node");
         let running = engine
             .start(move |start| site.server(start))
             .expect("the workers start");
@@ -296,6 +314,64 @@ fn nodes_with_certificates_of_one_authority_share_channels() {
     assert_eq!(subscriber.publication().1, json!({"n": 1}));
     assert_eq!(stranger.cluster().report().counts.nodes, 0);
     assert_eq!(names(&first), ["b"]);
+}
+
+#[test]
+fn nodes_with_other_settings_of_the_log_are_not_linked() {
+    let other_log = |server: &Server| server.cluster().report().other_log;
+    let one = Server::start_with_log(link_options("one", &[]), Some(1));
+    let same = Server::start_with_log(link_options("same", &[&one]), Some(1));
+    until("nodes of one log are linked", || names(&one) == ["same"]);
+    // The nodes serve by now.
+    until("no other log", || {
+        other_log(&one).is_none() && other_log(&same).is_none()
+    });
+    for server in [&one, &same] {
+        let nodes = server.api("info", &json!({}));
+        assert_eq!(
+            nodes["result"]["nodes"].as_array().map(Vec::len),
+            Some(2),
+            "{nodes}"
+        );
+    }
+    for digest in [Some(2), None] {
+        let other = Server::start_with_log(link_options("other", &[&one]), digest);
+        until("the other log", || other_log(&other).as_deref() == Some("one"));
+        assert_eq!((names(&other), names(&one)), (vec![], vec!["same".to_owned()]));
+        assert_eq!(other_log(&one), None, "it was there first");
+    }
+}
+
+#[test]
+fn a_node_of_an_older_version_does_not_send_the_settings_of_its_log() {
+    let one = Server::start_with_log(link_options("one", &[]), Some(1));
+    let mut stream = TcpStream::connect(one.cluster().address()).expect("a node");
+    stream
+        .set_read_timeout(Some(ringmain_testkit::PATIENCE))
+        .expect("a time limit");
+    let mut bytes = Vec::new();
+    let member = Member {
+        uid: Uid(7),
+        name: "old".into(),
+        zone: "".into(),
+        role: Role::All,
+        weight: 1,
+    };
+    Frame::Hello {
+        version: 3,
+        oldest: 1,
+        member,
+    }
+    .encode(&mut bytes);
+    stream.write_all(&bytes).expect("it is read");
+    until("a link", || names(&one) == ["old"]);
+    // It skips the second frame.
+    let mut decoder = FrameDecoder::default();
+    let mut buffer = [0; 1024];
+    let length = stream.read(&mut buffer).expect("frames");
+    decoder.feed(&buffer[..length]);
+    assert!(matches!(decoder.next_frame(), Ok(Some(Frame::Hello { .. }))));
+    assert_eq!(decoder.next_frame(), Ok(Some(Frame::LogSettings(Some(1)))));
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub(super) struct PushClusterStatus {
     /// The log behind the channels, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) log: Option<LogRow>,
+    /// A node with other settings of the log: this one is not ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) other_log: Option<String>,
     pub(super) nodes: Vec<NodeRow>,
     /// Further nodes, which are not listed.
     #[serde(skip_serializing_if = "is_zero")]
@@ -48,6 +51,8 @@ pub(super) struct PushClusterStatus {
 /// The log behind the channels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct LogRow {
+    /// The broker.
+    pub(super) engine: &'static str,
     /// Beats of this node arrive through the log.
     pub(super) ready: bool,
     pub(super) connected: bool,
@@ -78,9 +83,10 @@ pub(super) struct LogRow {
     pub(super) trimmed: u64,
 }
 
-impl From<&LogReport> for LogRow {
-    fn from(log: &LogReport) -> LogRow {
+impl LogRow {
+    fn new(log: &LogReport, engine: &'static str) -> LogRow {
         LogRow {
+            engine,
             ready: log.is_ready,
             connected: log.is_connected,
             reason: if log.is_connected {
@@ -159,7 +165,8 @@ impl PushClusterStatus {
             gaps: report.counts.gaps,
             moved_channels: report.counts.moved,
             removed: report.counts.removed,
-            log: report.log.as_ref().map(LogRow::from),
+            log: report.log.as_ref().map(|log| LogRow::new(log, report.log_engine)),
+            other_log: report.other_log.as_ref().map(ToString::to_string),
             nodes: report.nodes.iter().map(NodeRow::from).collect(),
             ..PushClusterStatus::default()
         }

@@ -210,14 +210,17 @@ pub fn reference() -> BTreeMap<&'static str, String> {
     pages
 }
 
+/// The keys of a definition that the reference lists, unless there are more.
+const KEYS_SHOWN: usize = 6;
+
 /// The definitions of the schema, in the order of the reference.
 struct Reference {
     /// The names, in the order in which keys refer to them.
     order: Vec<String>,
     /// The page of each definition.
     files: BTreeMap<String, &'static str>,
-    /// The key at which a definition is used first.
-    keys: BTreeMap<String, String>,
+    /// The keys at which a definition is used, in the order of their pages.
+    keys: BTreeMap<String, Vec<String>>,
 }
 
 impl Reference {
@@ -247,13 +250,18 @@ impl Reference {
     ) {
         let mut uses = Vec::new();
         collect_uses(value, key, &mut uses);
+        for (name, key) in &uses {
+            let keys = self.keys.entry(name.clone()).or_default();
+            if !keys.contains(key) {
+                keys.push(key.clone());
+            }
+        }
         uses.retain(|(name, _)| seen.insert(name.clone()));
         for (name, key) in uses {
             let definition = &schema["$defs"][&name];
             let inherited = if is_object(definition) { file } else { VALUES };
             let file = *self.files.entry(name.clone()).or_insert(inherited);
-            self.order.push(name.clone());
-            self.keys.insert(name, key.clone());
+            self.order.push(name);
             self.visit(definition, file, &key, schema, seen);
         }
     }
@@ -331,7 +339,7 @@ impl Reference {
         let definition = &schema["$defs"][name];
         let _ = write!(page, "\n## {name}\n\n");
         if is_object(definition) {
-            let _ = write!(page, "At `{}`. ", self.keys[name]);
+            let _ = write!(page, "At {}. ", self.keys_of(name));
         }
         *page += &paragraph(text(definition, "description"));
         let examples = definition["examples"].as_array().into_iter().flatten();
@@ -345,6 +353,21 @@ impl Reference {
             let _ = write!(page, "\n{word}: {}.\n", examples.join(", "));
         }
         self.write_section(page, definition, file);
+    }
+
+    /// Returns the keys at which a definition is used: of many, the first one.
+    fn keys_of(&self, name: &str) -> String {
+        let keys = &self.keys[name];
+        let shown = if keys.len() > KEYS_SHOWN {
+            &keys[..1]
+        } else {
+            &keys[..]
+        };
+        let shown: Vec<String> = shown.iter().map(|key| format!("`{key}`")).collect();
+        match shown.split_last() {
+            Some((last, before @ [_, ..])) => format!("{} and {last}", before.join(", ")),
+            _ => shown.concat(),
+        }
     }
 
     /// Writes the keys of an object, or the words of an enum.

@@ -139,6 +139,12 @@ impl<O> Follows<O> {
         }
     }
 
+    /// Returns whether a partition is open since this generation.
+    pub(super) fn is_open(&self, partition: Partition, generation: u32) -> bool {
+        self.get(partition)
+            .is_some_and(|(_, current)| current == generation)
+    }
+
     /// Returns a partition that is open since this generation.
     pub(super) fn get_mut(&mut self, partition: Partition, generation: u32) -> Option<&mut O> {
         let state = self.states.get_mut(usize::from(partition.0))?;

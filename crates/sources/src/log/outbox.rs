@@ -21,8 +21,14 @@ pub(super) struct Outbox {
     events: Vec<LogEvent>,
     engine: &'static str,
     health: Health,
+    /// The time of the last append that the broker did not accept, until it accepts one.
+    failed: Option<Duration>,
     /// The time of the last log line about the reason.
     logged: Option<Duration>,
+    /// The last warning, and its time.
+    warned: Option<(Box<str>, Duration)>,
+    /// The last settings that differ.
+    differences: String,
 }
 
 impl Outbox {
@@ -35,7 +41,10 @@ impl Outbox {
                 is_connected: false,
                 reason: "not connected yet".into(),
             },
+            failed: None,
             logged: None,
+            warned: None,
+            differences: String::new(),
         }
     }
 
@@ -62,8 +71,20 @@ impl Outbox {
         }
     }
 
-    /// Notes that appends are accepted.
-    pub(super) fn connected(&mut self) {
+    /// Notes that the broker can be reached. An append that it did not accept a short time ago counts more.
+    pub(super) fn reachable(&mut self) {
+        let now = clock::monotonic();
+        if self
+            .failed
+            .is_none_or(|at| now.saturating_sub(at) >= limits::LOG_FAILED_TIME)
+        {
+            self.accepted();
+        }
+    }
+
+    /// Notes that the broker has accepted an append.
+    pub(super) fn accepted(&mut self) {
+        self.failed = None;
         if !self.health.is_connected {
             log::info!("push log ({}): connected", self.engine);
             self.logged = None;
@@ -71,7 +92,13 @@ impl Outbox {
         }
     }
 
-    /// Notes that appends are not accepted for this reason, and logs it unless it did so a short time ago.
+    /// Notes that the broker did not accept an append for this reason.
+    pub(super) fn refused(&mut self, reason: &str) {
+        self.failed = Some(clock::monotonic());
+        self.disconnected(reason);
+    }
+
+    /// Notes that the broker cannot be reached for this reason, and logs it unless it did so a short time ago.
     pub(super) fn disconnected(&mut self, reason: &str) {
         let is_new = self.health.is_connected || *self.health.reason != *reason;
         let now = clock::monotonic();
@@ -81,6 +108,31 @@ impl Outbox {
         }
         if is_new {
             self.set_health(false, reason);
+        }
+    }
+
+    /// Logs a failure that does not concern appends, unless it did so a short time ago.
+    pub(super) fn warn(&mut self, reason: &str) {
+        let now = clock::monotonic();
+        let is_known = self.warned.as_ref().is_some_and(|(warned, at)| {
+            **warned == *reason && now.saturating_sub(*at) < limits::LOG_INTERVAL
+        });
+        if !is_known {
+            log::warn!("push log ({}): {reason}; retrying", self.engine);
+            self.warned = Some((reason.into(), now));
+        }
+    }
+
+    /// Logs the settings of a stream or topic that are not the configured ones, once.
+    pub(super) fn warn_settings(&mut self, name: &str, differences: &str) {
+        if differences != self.differences {
+            self.differences = differences.to_owned();
+            if !differences.is_empty() {
+                log::warn!(
+                    "push log ({}): {name} has other settings than configured, and keeps them: {differences}",
+                    self.engine
+                );
+            }
         }
     }
 
@@ -119,5 +171,48 @@ impl Outbox {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringmain_cluster::log::LogEvent;
+    use ringmain_sys::clock;
+    use tokio::sync::mpsc;
+
+    use super::Outbox;
+    use crate::limits;
+
+    /// Returns the states that the node has received.
+    fn states(outbox: &mut Outbox) -> Vec<bool> {
+        let events = std::mem::take(&mut outbox.events);
+        let states = events.into_iter().filter_map(|event| match event {
+            LogEvent::Health(health) => Some(health.is_connected),
+            _ => None,
+        });
+        states.collect()
+    }
+
+    #[test]
+    fn a_broker_that_is_reached_and_refuses_appends_is_not_healthy() {
+        let (sender, _receiver) = mpsc::channel(1);
+        let mut outbox = Outbox::new(sender, "redis");
+        outbox.reachable();
+        assert_eq!(states(&mut outbox), [true]);
+        outbox.refused("NOREPLICAS");
+        outbox.reachable();
+        outbox.refused("NOREPLICAS");
+        outbox.reachable();
+        assert_eq!(states(&mut outbox), [false], "it does not flap");
+        outbox.accepted();
+        assert_eq!(states(&mut outbox), [true]);
+        outbox.disconnected("closed");
+        outbox.reachable();
+        assert_eq!(states(&mut outbox), [false, true]);
+        // A node without partitions appends nothing more.
+        outbox.refused("NOREPLICAS");
+        outbox.failed = Some(clock::monotonic() - limits::LOG_FAILED_TIME);
+        outbox.reachable();
+        assert_eq!(states(&mut outbox), [false, true]);
     }
 }

@@ -30,7 +30,7 @@ impl Retry {
         wait
     }
 
-    /// The broker has responded.
+    /// The broker has accepted an append.
     pub(super) fn reset(&mut self) {
         self.wait = limits::LOG_BACKOFF[0];
     }

@@ -24,6 +24,8 @@ pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 pub(super) const BLOCK: Duration = Duration::from_secs(1);
 /// The interval at which Sentinels are queried for the master, which may be another while the connection lives.
 pub(crate) const MASTER_INTERVAL: Duration = Duration::from_secs(2);
+/// The time within which a Sentinel names the master, and the master its role.
+const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The port of a server without one.
 const PORT: u16 = 6379;
 
@@ -121,6 +123,12 @@ impl<'a> Access<'a> {
         Err(failure)
     }
 
+    /// Returns the address of the server, or of the master. `None`: it is a cluster.
+    pub(crate) fn connection_address(&self) -> Option<ConnectionAddr> {
+        let server = self.servers.first().filter(|_| !self.is_cluster());
+        server.map(|server| server.addr().clone())
+    }
+
     /// Returns the configured servers.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.access.servers.iter().map(|server| &**server)
@@ -205,24 +213,33 @@ fn opened<T>(server: &ConnectionInfo, outcome: Result<redis::RedisResult<T>, Ela
     }
 }
 
-/// Queries Sentinels for the master, which is asked for its role.
-async fn find_master(access: &RedisAccess) -> Result<ConnectionInfo, Failure> {
-    // Sentinels seldom have passwords, and refuse one if they have none.
-    match query_sentinels(access, false).await {
-        Err(_) if access.login.is_some() => query_sentinels(access, true).await,
-        outcome => outcome,
+/// Queries Sentinels for the master, which is asked for its role: the next one if one does not respond.
+pub(crate) async fn find_master(access: &RedisAccess) -> Result<ConnectionInfo, Failure> {
+    let mut failure = no_server();
+    for sentinel in &access.servers {
+        // Sentinels seldom have passwords, and refuse one if they have none.
+        let found = match query_sentinel(access, sentinel, false).await {
+            Err(Failure::Client(_)) if access.login.is_some() => query_sentinel(access, sentinel, true).await,
+            outcome => outcome,
+        };
+        match found {
+            Ok(master) => return Ok(master),
+            Err(found) => failure = found,
+        }
     }
+    Err(failure)
 }
 
-async fn query_sentinels(access: &RedisAccess, logs_in: bool) -> Result<ConnectionInfo, Failure> {
+async fn query_sentinel(
+    access: &RedisAccess,
+    sentinel: &str,
+    logs_in: bool,
+) -> Result<ConnectionInfo, Failure> {
     let RedisDeployment::Sentinel(name) = &access.deployment else {
         return Err(Failure::Settings("expected Sentinels".to_owned()));
     };
-    let addresses = access.servers.iter();
-    let addresses = addresses
-        .map(|server| address(access, server))
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut builder = SentinelClientBuilder::new(addresses, name, SentinelServerType::Master)?
+    let sentinels = vec![address(access, sentinel)?];
+    let mut builder = SentinelClientBuilder::new(sentinels, name, SentinelServerType::Master)?
         .set_client_to_redis_db(access.database);
     if let Some(login) = &access.login {
         let password = String::from_utf8_lossy(login.password.expose()).into_owned();
@@ -244,10 +261,10 @@ async fn query_sentinels(access: &RedisAccess, logs_in: bool) -> Result<Connecti
             .set_client_to_sentinel_certificates(certificates(tls));
     }
     let mut client = builder.build()?;
-    match timeout(RESPONSE_TIMEOUT, client.async_get_client()).await {
+    match timeout(SENTINEL_TIMEOUT, client.async_get_client()).await {
         Ok(client) => Ok(client?.get_connection_info().clone()),
         Err(_) => Err(Failure::Ended(format!(
-            "no Sentinel names a master within {RESPONSE_TIMEOUT:?}"
+            "the Sentinel at {sentinel} names no master within {SENTINEL_TIMEOUT:?}"
         ))),
     }
 }

@@ -94,3 +94,33 @@ fn the_page_lists_a_limited_number_of_nodes() {
     status.truncate(3);
     assert_eq!((status.nodes.len(), status.more_nodes), (3, 2));
 }
+
+#[test]
+fn the_log_of_a_node_is_shown_with_its_reason() {
+    let log = LogReport {
+        is_connected: false,
+        reason: "refused".into(),
+        partitions: 64,
+        owned: 32,
+        live: 31,
+        ..LogReport::default()
+    };
+    let report = ClusterReport {
+        log: Some(log),
+        log_engine: "redis",
+        other_log: Some("b".into()),
+        ..ClusterReport::default()
+    };
+    let status = PushClusterStatus::new(&member(Role::All, 1), &report, 0, false);
+    let shown = serde_json::to_value(&status).expect("text and numbers");
+    let row = &shown["log"];
+    assert_eq!(
+        (&row["engine"], &row["connected"], &row["reason"]),
+        (&"redis".into(), &false.into(), &"refused".into())
+    );
+    assert_eq!(
+        (&row["owned_partitions"], &row["live_partitions"]),
+        (&32.into(), &31.into())
+    );
+    assert_eq!(shown["other_log"], "b");
+}

@@ -52,7 +52,7 @@ impl Builder<'_> {
         };
         let log = match part.log {
             None => None,
-            Some(at) => Some(self.build_push_log(at.value?, at.position)?),
+            Some(at) => Some(self.build_push_log(at.value?, at.position, push)?),
         };
         let (listen, listen_at) = listen?;
         if tls.is_none() && !listen.ip().is_loopback() {

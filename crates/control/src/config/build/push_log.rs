@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    JetStreamLog, KafkaLog, NatsAccess, PUSH_LOG_PARTITIONS, PushLog, PushLogEngine, PushTakeover, RedisLog,
-    RedisLoss,
+    self, JetStreamLog, KafkaLog, NatsAccess, PUSH_LOG_PARTITIONS, PushLog, PushLogEngine, PushTakeover,
+    RedisLog, RedisLoss,
 };
 
 use super::{Builder, field_value, parsed_items, parsed_value, time_value};
@@ -20,6 +20,9 @@ const DEFAULT_TAKEOVER: PushTakeover = PushTakeover {
     bytes: 64 << 20,
 };
 
+/// The shortest `retention`: nodes read entries before the broker deletes them.
+const LEAST_RETENTION: Duration = Duration::from_mins(1);
+
 /// The longest `takeover.time`: a client waits for the state of its channel no longer.
 const TAKEOVER_TIME_MAX: Duration = Duration::from_secs(4);
 
@@ -29,6 +32,7 @@ impl Builder<'_> {
         &self,
         part: document::PushLogSection,
         position: FilePosition,
+        push: &model::Push,
     ) -> Option<Arc<PushLog>> {
         let errors = self.errors.count();
         let given = [
@@ -47,7 +51,9 @@ impl Builder<'_> {
         let takeover = part
             .takeover
             .and_then(|at| self.build_takeover(at.value?, at.position));
+        let retention_at = part.retention.as_ref().map_or(position, |at| at.position);
         let retention = time_value(part.retention).unwrap_or(DEFAULT_RETENTION);
+        self.check_log_retention(retention, retention_at, push);
         let engine = if let Some(at) = part.redis {
             self.build_redis_log(at.value?, at.position)?
         } else if let Some(at) = part.jetstream {
@@ -69,6 +75,34 @@ impl Builder<'_> {
                 takeover: takeover.unwrap_or(DEFAULT_TAKEOVER),
             })
         })
+    }
+
+    /// Reports a log that is shorter than the history of a namespace.
+    fn check_log_retention(&self, retention: Duration, position: FilePosition, push: &model::Push) {
+        let named = push
+            .namespaces
+            .iter()
+            .map(|(name, options)| (Some(name), options));
+        let histories = named
+            .chain([(None, &push.plain)])
+            .filter_map(|(name, options)| Some((options.channel_options.history?.ttl, name)));
+        let longest = histories.max_by_key(|(ttl, _)| *ttl);
+        let expected = match longest {
+            Some((ttl, name)) if ttl > retention.max(LEAST_RETENTION) => {
+                let owner = match name {
+                    Some(name) => format!("`push.namespaces.{name}`"),
+                    None => "`push.channels`".to_owned(),
+                };
+                format!(
+                    "a `retention` of the log of at least {ttl:?}, which is `retention.time` of {owner}: raise the one, or lower the other"
+                )
+            }
+            _ if retention < LEAST_RETENTION => {
+                format!("a `retention` of the log of at least {LEAST_RETENTION:?}")
+            }
+            _ => return,
+        };
+        self.errors.report(position, expected, format!("{retention:?}"));
     }
 
     fn build_takeover(

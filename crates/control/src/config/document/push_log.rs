@@ -25,7 +25,7 @@ pub(in crate::config) struct PushLogSection {
     /// without another prefix, stream or topic. Default: 64.
     pub(in crate::config) partitions: Field<u32>,
     /// The time for which the broker retains entries: set at each append to Redis, and when a stream or topic is created. Not less than the
-    /// longest `retention.time` of a namespace. Default: `1h`.
+    /// longest `retention.time` of a namespace, and at least `1m`. Default: `1h`. Example: `24h`.
     pub(in crate::config) retention: Field<Parsed<Time>>,
     /// The part of the log that a new owner of a partition reads.
     pub(in crate::config) takeover: Field<PushTakeoverSection>,

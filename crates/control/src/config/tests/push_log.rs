@@ -125,6 +125,10 @@ fn invalid_logs_are_reported() {
             "expected a `time` of at most 4s: clients wait no longer, found 5s",
         ),
         (
+            "{redis: {servers: 'a:1'}, retention: 59s}",
+            "expected a `retention` of the log of at least 60s, found 59s",
+        ),
+        (
             "{jetstream: {servers: 'nats://a', stream: 'a.b'}}",
             "expected a name of 1 to 200 letters, digits and the characters -_, found `a.b`",
         ),
@@ -132,4 +136,25 @@ fn invalid_logs_are_reported() {
         let errors = all_errors_of(&with(log)).join("\n");
         assert!(errors.contains(expected), "{log}: {errors}");
     }
+}
+
+#[test]
+fn a_log_is_not_shorter_than_the_history_of_a_namespace() {
+    let with_history = |log: &str| {
+        let history = "push:\n  channels: {retention: {time: 30m}}\n  namespaces: {news: {retention: {time: 2h}}, chat: {}}\n";
+        with(log).replace("push:\n", history)
+    };
+    for (log, found) in [
+        ("{redis: {servers: 'a:1'}}", "3600s"),
+        ("{redis: {servers: 'a:1'}, retention: 119m}", "7140s"),
+        ("{redis: {servers: 'a:1'}, retention: 1s}", "1s"),
+    ] {
+        let errors = all_errors_of(&with_history(log)).join("\n");
+        let expected = format!(
+            "expected a `retention` of the log of at least 7200s, which is `retention.time` of `push.namespaces.news`: raise the one, or lower the other, found {found}"
+        );
+        assert!(errors.contains(&expected), "{log}: {errors}");
+    }
+    let errors = all_errors_of(&with_history("{redis: {servers: 'a:1'}, retention: 2h}")).join("\n");
+    assert!(!errors.contains("retention"), "{errors}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_nats::Event;
 use async_nats::jetstream::consumer::pull::{self, Stream as PullStream};
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
-use async_nats::jetstream::context::{PublishAckFuture, PublishErrorKind};
+use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{self, Context};
@@ -16,14 +16,16 @@ use ringmain_cluster::log::{AppendKey, AppendOutcome, FollowFrom, Opened, Partit
 use ringmain_gateway::model::{JetStreamLog, PushLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::Connected;
 use super::session::{REQUEST_TIMEOUT, Session, StreamState, is_missing};
 use crate::failure::Failure;
+use crate::limits;
 use crate::log::follows::Opening;
-use crate::log::older::OlderPart;
+use crate::log::older::{NewestRecords, OlderPart};
 use crate::log::queue::Queued;
+use crate::log::tails::Tail;
 
 /// The interval at which the state of the stream is queried.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -43,8 +45,7 @@ const OLDER_MESSAGES: usize = 512;
 pub(super) enum Done {
     Connected(Result<Box<Session>, Failure>),
     Failed(u32, Failure),
-    /// With appends that could not be sent.
-    Sent(u32, Acks, Vec<Queued>),
+    Sent(u32, Sent),
     Appended(u32, Batch),
     Opened(u32, Opening, Result<OpenedSubject, Failure>),
     Read {
@@ -54,7 +55,7 @@ pub(super) enum Done {
         lag: Lag,
         next: Result<Messages, Failure>,
     },
-    Older(u32, Older),
+    Older(Tail, Result<OlderPart, Failure>),
     /// `None`: the stream was deleted.
     Checked(u32, Result<Option<StreamState>, Failure>),
 }
@@ -130,23 +131,40 @@ async fn stream_state(context: &Context, stream: &str) -> Result<Option<StreamSt
 }
 
 /// Publications whose acknowledgements are awaited.
-pub(super) struct Acks(Vec<(Queued, PublishAckFuture)>);
+pub(super) struct Acks {
+    sent: Vec<(Queued, PublishAckFuture)>,
+    /// The time at which every outcome is reported.
+    deadline: Instant,
+}
 
 impl Acks {
     pub(super) fn requests(&self) -> impl Iterator<Item = u64> {
-        self.0.iter().map(|(queued, _)| queued.append.id)
+        self.sent.iter().map(|(queued, _)| queued.append.id)
     }
+}
+
+/// A batch that was sent.
+pub(super) struct Sent {
+    pub(super) acks: Acks,
+    /// Appends that are above a limit of the server.
+    pub(super) refused: Vec<(Queued, PublishError)>,
+    /// Appends that were not sent: the connection is closed, or accepts nothing.
+    pub(super) unsent: Vec<Queued>,
 }
 
 /// Publishes a batch. One after the other, so that the stream has their order.
 pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Job<'static> {
-    let (context, prefix) = (
-        connected.session.context.clone(),
+    let (publisher, prefix) = (
+        connected.session.publisher.clone(),
         connected.session.prefix.clone(),
     );
     let mut closed = connected.closed.clone();
     Box::pin(async move {
-        let mut acks = Acks(Vec::with_capacity(batch.len()));
+        let mut acks = Acks {
+            sent: Vec::with_capacity(batch.len()),
+            deadline: Instant::now() + limits::LOG_RESPONSE_TIME,
+        };
+        let (mut refused, mut unsent) = (Vec::new(), Vec::new());
         let mut batch = batch.into_iter();
         while let Some(queued) = batch.next() {
             let append = &queued.append;
@@ -156,15 +174,28 @@ pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Jo
             }
             let sent = tokio::select! {
                 biased;
-                sent = context.send_publish(format!("{prefix}.{}", append.partition.0), message) => sent.ok(),
-                _ = closed.changed() => None,
+                sent = publisher.send_publish(format!("{prefix}.{}", append.partition.0), message) => sent.map_err(Some),
+                () = sleep_until(acks.deadline) => Err(None),
+                _ = closed.changed() => Err(None),
             };
             match sent {
-                Some(ack) => acks.0.push((queued, ack)),
-                None => return Done::Sent(number, acks, std::iter::once(queued).chain(batch).collect()),
+                Ok(ack) => acks.sent.push((queued, ack)),
+                // It was not sent.
+                Err(Some(error)) if is_of_entry(&error) => refused.push((queued, error)),
+                Err(_) => {
+                    unsent = std::iter::once(queued).chain(batch).collect();
+                    break;
+                }
             }
         }
-        Done::Sent(number, acks, Vec::new())
+        Done::Sent(
+            number,
+            Sent {
+                acks,
+                refused,
+                unsent,
+            },
+        )
     })
 }
 
@@ -186,19 +217,25 @@ pub(super) fn acknowledge(number: u32, connected: &Connected, acks: Acks) -> Job
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let mut batch = Batch {
-            outcomes: Vec::with_capacity(acks.0.len()),
+            outcomes: Vec::with_capacity(acks.sent.len()),
             failure: None,
         };
-        for (queued, ack) in acks.0 {
+        for (queued, ack) in acks.sent {
             let outcome = tokio::select! {
                 biased;
-                outcome = ack.into_future() => match outcome {
-                    Ok(ack) if ack.duplicate => AppendOutcome::Repeated(ack.sequence),
-                    Ok(ack) => AppendOutcome::Appended(ack.sequence),
-                    Err(error) => {
+                outcome = timeout_at(acks.deadline, ack.into_future()) => match outcome {
+                    Ok(Ok(ack)) if ack.duplicate => AppendOutcome::Repeated(ack.sequence),
+                    Ok(Ok(ack)) => AppendOutcome::Appended(ack.sequence),
+                    Ok(Err(error)) => {
                         let outcome = outcome_of(&error);
                         batch.failure.get_or_insert_with(|| error.to_string());
                         outcome
+                    }
+                    Err(_) => {
+                        batch.failure.get_or_insert_with(|| {
+                            format!("no acknowledgement within {:?}", limits::LOG_RESPONSE_TIME)
+                        });
+                        AppendOutcome::Unknown
                     }
                 },
                 _ = closed.changed() => AppendOutcome::Unknown,
@@ -209,8 +246,13 @@ pub(super) fn acknowledge(number: u32, connected: &Connected, acks: Acks) -> Job
     })
 }
 
+/// Returns whether a publication failed for a reason of its own: others are accepted.
+fn is_of_entry(error: &PublishError) -> bool {
+    error.kind() == PublishErrorKind::MaxPayloadExceeded
+}
+
 /// Returns whether a publication that failed is certainly not in the stream.
-fn outcome_of(error: &jetstream::context::PublishError) -> AppendOutcome {
+fn outcome_of(error: &PublishError) -> AppendOutcome {
     use std::error::Error;
     match error.kind() {
         PublishErrorKind::StreamNotFound | PublishErrorKind::MaxPayloadExceeded => AppendOutcome::Refused,
@@ -319,17 +361,25 @@ async fn open_subject(
         Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => None,
         Err(error) => return Err(Failure::client(error)),
     };
-    let last = end.map_or(0, |(sequence, _)| sequence);
-    let (deliver_policy, is_recent) = match opening.from {
-        FollowFrom::Number(number) => {
-            let start_sequence = number.max(state.first);
-            (DeliverPolicy::ByStartSequence { start_sequence }, false)
-        }
+    // The subject may be empty.
+    let last = end.map_or(0, |(sequence, _)| sequence).max(state.first - 1);
+    let from_sequence = |start_sequence| {
+        (
+            DeliverPolicy::ByStartSequence { start_sequence },
+            Some(start_sequence),
+        )
+    };
+    let (deliver_policy, from) = match opening.from {
+        FollowFrom::Number(number) => from_sequence(number.max(state.first)),
         FollowFrom::Recent(time) => {
             let start = clock::realtime().saturating_sub(time);
-            let is_recent = end.is_some_and(|(_, time)| time >= start.as_nanos() as i128);
-            let start_time = (std::time::UNIX_EPOCH + start).into();
-            (DeliverPolicy::ByStartTime { start_time }, is_recent)
+            if end.is_some_and(|(_, time)| time >= start.as_nanos() as i128) {
+                let start_time = (std::time::UNIX_EPOCH + start).into();
+                (DeliverPolicy::ByStartTime { start_time }, None)
+            } else {
+                // By time, the consumer would begin after a message that is appended meanwhile.
+                from_sequence(last + 1)
+            }
         }
     };
     let config = consumer_config(subject, deliver_policy);
@@ -345,11 +395,10 @@ async fn open_subject(
         first: None,
         next: 1,
     };
-    let from = match opening.from {
-        FollowFrom::Number(number) => number.max(state.first),
+    let from = match from {
+        Some(from) => from,
         // A server does not say reliably where a consumer begins: its first message does.
-        FollowFrom::Recent(_) if is_recent => messages.peek().await?,
-        FollowFrom::Recent(_) => last + 1,
+        None => messages.peek().await?,
     };
     Ok(OpenedSubject {
         event: Opened {
@@ -441,39 +490,18 @@ fn record(message: &jetstream::Message, next: &mut u64) -> Result<(Record, u64),
     Ok((record, info.pending))
 }
 
-/// The outcome of a request for older records.
-pub(super) struct Older {
-    pub(super) partition: Partition,
-    pub(super) generation: u32,
-    pub(super) outcome: Result<OlderPart, Failure>,
-}
-
-/// Reads records of a partition among so many sequences below `before`.
-pub(super) fn older(
-    number: u32,
-    connected: &Connected,
-    (partition, generation): (Partition, u32),
-    before: u64,
-    bytes: usize,
-    sequences: u64,
-) -> Job<'static> {
+/// Reads records of a partition among so many sequences.
+pub(super) fn older(connected: &Connected, tail: Tail, sequences: u64) -> Job<'static> {
     let session = &connected.session;
     let (context, stream) = (session.context.clone(), session.stream.clone());
-    let subject = format!("{}.{}", session.prefix, partition.0);
+    let subject = format!("{}.{}", session.prefix, tail.partition.0);
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let outcome = tokio::select! {
-            outcome = read_older(&context, &stream, subject, before, bytes, sequences) => outcome,
+            outcome = read_older(&context, &stream, subject, &tail, sequences) => outcome,
             _ = closed.changed() => Err(closed_failure()),
         };
-        Done::Older(
-            number,
-            Older {
-                partition,
-                generation,
-                outcome,
-            },
-        )
+        Done::Older(tail, outcome)
     })
 }
 
@@ -481,14 +509,13 @@ async fn read_older(
     context: &Context,
     stream: &str,
     subject: String,
-    before: u64,
-    bytes: usize,
+    &Tail { before, bytes, .. }: &Tail,
     sequences: u64,
 ) -> Result<OlderPart, Failure> {
     let stream = context.get_stream(stream).await.map_err(Failure::client)?;
     let first = StreamState::of(stream.cached_info()).first;
     let start_sequence = before.saturating_sub(sequences).max(first);
-    let mut records: Vec<Record> = Vec::new();
+    let mut newest = NewestRecords::new(bytes);
     if start_sequence < before {
         let config = consumer_config(subject, DeliverPolicy::ByStartSequence { start_sequence });
         let consumer = stream.create_consumer(config).await.map_err(Failure::client)?;
@@ -497,16 +524,22 @@ async fn read_older(
             let fetched = consumer
                 .fetch()
                 .max_messages(OLDER_MESSAGES)
+                .max_bytes(limits::LOG_READ_BYTES)
                 .expires(REQUEST_TIMEOUT);
             let mut fetched = fetched.messages().await.map_err(Failure::client)?;
             let mut is_empty = true;
             while let Some(message) = fetched.next().await {
-                let message = message.map_err(Failure::Client)?;
+                let message = match message {
+                    Ok(message) => message,
+                    // The request has reached its bytes.
+                    Err(_) if !is_empty => break,
+                    Err(error) => return Err(Failure::Client(error)),
+                };
                 let (record, behind) = record(&message, &mut 0)?;
                 is_empty = false;
                 pending = if record.number < before { behind } else { 0 };
                 if record.number < before {
-                    records.push(record);
+                    newest.push(record);
                 }
             }
             if is_empty {
@@ -514,7 +547,7 @@ async fn read_older(
             }
         }
     }
-    Ok(OlderPart::new(records, start_sequence, before, first, bytes))
+    Ok(OlderPart::new(newest, start_sequence, before, first))
 }
 
 #[cfg(test)]

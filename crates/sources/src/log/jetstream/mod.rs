@@ -24,14 +24,15 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::jobs::{Acks, Batch, Done, Lag, Older, OpenedSubject};
+use self::jobs::{Batch, Done, Lag, OpenedSubject, Sent};
 use self::session::{Session, StreamState};
 use super::Jobs;
 use super::follows::{Follows, Opening};
-use super::older::FIRST_WINDOW;
+use super::older::{FIRST_WINDOW, OlderPart};
 use super::outbox::Outbox;
 use super::queue::AppendQueue;
 use super::retry::Retry;
+use super::tails::{Tail, TailQueue};
 use crate::failure::Failure;
 use crate::limits;
 
@@ -72,6 +73,8 @@ struct Adapter<'l> {
     number: u32,
     /// The binding of the last connection.
     binding: Option<Binding>,
+    /// Requests for older records.
+    tails: TailQueue,
     retry: Retry,
 }
 
@@ -88,6 +91,7 @@ pub(super) async fn run(log: &PushLog, jetstream: &JetStreamLog, port: LogPort) 
         connected: None,
         number: 0,
         binding: None,
+        tails: TailQueue::default(),
         retry: Retry::default(),
     };
     let mut check = tokio::time::interval(limits::LOG_CHECK_INTERVAL);
@@ -141,21 +145,33 @@ impl Adapter<'_> {
     }
 
     fn request_older(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let (Some(connected), Some((open, generation))) = (&self.connected, self.follows.get(partition))
-        else {
+        let Some((_, generation)) = self.follows.get(partition) else {
             return self.outbox.push(LogEvent::Closed { partition });
         };
-        self.jobs.push(jobs::older(
-            self.number,
-            connected,
-            (partition, generation),
+        self.tails.push(Tail {
+            partition,
+            generation,
             before,
             bytes,
-            open.older_window,
-        ));
+        });
+    }
+
+    /// Starts requests for older records.
+    fn start_tails(&mut self) {
+        let Some(connected) = &self.connected else { return };
+        let follows = &self.follows;
+        while let Some(tail) = self
+            .tails
+            .take(|tail| follows.is_open(tail.partition, tail.generation))
+        {
+            let open = follows.get(tail.partition);
+            let window = open.map_or(FIRST_WINDOW, |(open, _)| open.older_window);
+            self.jobs.push(jobs::older(connected, tail, window));
+        }
     }
 
     fn start_jobs(&mut self) {
+        self.start_tails();
         let Some(connected) = &mut self.connected else {
             return;
         };
@@ -181,7 +197,7 @@ impl Adapter<'_> {
                 self.connect(wait);
             }
             Done::Failed(number, failure) => self.fail(number, &failure),
-            Done::Sent(number, acks, unsent) => self.sent(number, acks, unsent),
+            Done::Sent(number, sent) => self.sent(number, sent),
             Done::Appended(number, batch) => self.appended(number, batch),
             Done::Opened(number, opening, outcome) => self.opened(number, opening, outcome),
             Done::Read {
@@ -191,7 +207,7 @@ impl Adapter<'_> {
                 lag,
                 next,
             } => self.read(partition, generation, records, lag, next),
-            Done::Older(number, older) => self.older(number, older),
+            Done::Older(tail, outcome) => self.older(&tail, outcome),
             Done::Checked(number, state) => self.checked(number, state),
         }
     }
@@ -209,6 +225,8 @@ impl Adapter<'_> {
             }
         }
         self.binding = Some(session.binding);
+        self.outbox
+            .warn_settings(&format!("stream {}", session.stream), &session.differences);
         let (open, closed) = watch::channel(());
         let connected = Connected {
             session,
@@ -220,7 +238,7 @@ impl Adapter<'_> {
         self.jobs.push(jobs::watch(self.number, &connected));
         self.jobs.push(jobs::check(self.number, &connected));
         self.connected = Some(connected);
-        self.outbox.connected();
+        self.outbox.reachable();
     }
 
     /// Closes everything, and connects again.
@@ -240,7 +258,19 @@ impl Adapter<'_> {
         self.connected.as_mut().filter(|_| number == self.number)
     }
 
-    fn sent(&mut self, number: u32, acks: Acks, unsent: Vec<super::queue::Queued>) {
+    fn sent(&mut self, number: u32, sent: Sent) {
+        let Sent {
+            acks,
+            refused,
+            unsent,
+        } = sent;
+        for (queued, error) in refused {
+            self.outbox.appended(queued.append.id, AppendOutcome::Refused);
+            log::warn!(
+                "push log (jetstream): partition {}: {error}",
+                queued.append.partition.0
+            );
+        }
         let is_failed = !unsent.is_empty();
         self.queue.put_back(unsent);
         match self.current(number) {
@@ -273,10 +303,10 @@ impl Adapter<'_> {
             self.outbox.appended(id, outcome);
         }
         if let Some(reason) = batch.failure {
-            self.outbox.disconnected(&reason);
+            self.outbox.refused(&reason);
         } else if has_appended && self.current(number).is_some() {
             self.retry.reset();
-            self.outbox.connected();
+            self.outbox.accepted();
         }
     }
 
@@ -287,7 +317,7 @@ impl Adapter<'_> {
         let opened = match outcome {
             Ok(opened) => opened,
             Err(failure) => {
-                self.outbox.disconnected(&failure.to_string());
+                self.outbox.warn(&failure.to_string());
                 self.jobs
                     .push(jobs::open(number, connected, opening, OPEN_INTERVAL));
                 return;
@@ -336,13 +366,10 @@ impl Adapter<'_> {
         }
     }
 
-    fn older(&mut self, number: u32, older: Older) {
-        let Older {
-            partition,
-            generation,
-            outcome,
-        } = older;
-        let Some(open) = self.follows.get_mut(partition, generation) else {
+    fn older(&mut self, tail: &Tail, outcome: Result<OlderPart, Failure>) {
+        self.tails.complete();
+        let partition = tail.partition;
+        let Some(open) = self.follows.get_mut(partition, tail.generation) else {
             return;
         };
         match outcome {
@@ -350,7 +377,11 @@ impl Adapter<'_> {
                 open.older_window = part.next_window;
                 self.outbox.push(part.event(partition, now_ms()));
             }
-            Err(failure) => self.fail(number, &failure),
+            Err(failure) => {
+                log::warn!("push log (jetstream): partition {}: {failure}", partition.0);
+                self.follows.close(partition, tail.generation);
+                self.outbox.push(LogEvent::Closed { partition });
+            }
         }
     }
 
@@ -365,8 +396,7 @@ impl Adapter<'_> {
                 return self.fail(number, &Failure::Ended("the stream was created again".to_owned()));
             }
             Ok(Some(state)) => {
-                self.retry.reset();
-                self.outbox.connected();
+                self.outbox.reachable();
                 self.report_trimmed(state.first);
             }
             Err(failure) => self.outbox.disconnected(&failure.to_string()),

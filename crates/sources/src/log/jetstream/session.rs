@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_nats::Event;
 use async_nats::jetstream::context::{ContextBuilder, GetStreamError, GetStreamErrorKind};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
 use async_nats::jetstream::{Context, ErrorCode};
 use ringmain_cluster::limits::LOG_APPENDS;
 use ringmain_cluster::log::Binding;
@@ -28,18 +28,23 @@ const EVENTS: usize = 16;
 
 /// See the module.
 pub(super) struct Session {
+    /// For requests other than publications.
     pub(super) context: Context,
+    /// For publications: with another time limit.
+    pub(super) publisher: Context,
     pub(super) stream: String,
     pub(super) prefix: String,
     pub(super) binding: Binding,
     pub(super) events: std::sync::Mutex<Option<mpsc::Receiver<Event>>>,
+    /// Settings of the stream that are not the configured ones; empty for none.
+    pub(super) differences: String,
 }
 
 /// The state of the stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamState {
     pub(super) binding: Binding,
-    /// The oldest sequence that is retained, or the next one.
+    /// The oldest sequence that is retained, or the next one: 1 at least.
     pub(super) first: u64,
 }
 
@@ -51,7 +56,7 @@ impl StreamState {
             first: if info.state.messages == 0 {
                 info.state.last_sequence + 1
             } else {
-                info.state.first_sequence
+                info.state.first_sequence.max(1)
             },
         }
     }
@@ -79,6 +84,9 @@ impl Session {
             Err(error) if is_missing(&error) => create(&context, log, jetstream).await?,
             Err(error) => return Err(Failure::client(error)),
         };
+        let differences = differences(&info.config, log, jetstream);
+        let mut publisher = context.clone();
+        publisher.set_timeout(limits::LOG_RESPONSE_TIME);
         let subject = format!("{}.0", jetstream.prefix);
         let subjects = &info.config.subjects;
         if !subjects
@@ -92,10 +100,12 @@ impl Session {
         }
         Ok(Session {
             context,
+            publisher,
             stream: jetstream.stream.to_string(),
             prefix: jetstream.prefix.to_string(),
             binding: StreamState::of(&info).binding,
             events: std::sync::Mutex::new(Some(heard)),
+            differences,
         })
     }
 }
@@ -103,6 +113,31 @@ impl Session {
 /// Returns whether there is no stream of the name.
 pub(super) fn is_missing(error: &GetStreamError) -> bool {
     matches!(error.kind(), GetStreamErrorKind::JetStream(found) if found.error_code() == ErrorCode::STREAM_NOT_FOUND)
+}
+
+/// Returns the settings of a stream that are not the configured ones, for the log.
+fn differences(found: &Config, log: &PushLog, jetstream: &JetStreamLog) -> String {
+    let replicas = usize::from(jetstream.replicas);
+    let is_limited = found.max_bytes > 0 || found.max_messages > 0 || found.max_messages_per_subject > 0;
+    let all = [
+        (found.max_age != log.retention).then(|| {
+            format!(
+                "max_age {:?}, expected {:?} (`retention`)",
+                found.max_age, log.retention
+            )
+        }),
+        (found.num_replicas != replicas).then(|| {
+            format!(
+                "{} replicas, expected {replicas} (`replicas`)",
+                found.num_replicas
+            )
+        }),
+        (found.retention != RetentionPolicy::Limits)
+            .then(|| format!("retention policy {:?}, expected Limits", found.retention)),
+        (found.storage != StorageType::File).then(|| format!("storage {:?}, expected File", found.storage)),
+        is_limited.then(|| "a limit of messages or bytes, expected none".to_owned()),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 /// Creates the stream. Another node may do so at the same time, with the same settings.
@@ -124,4 +159,55 @@ async fn create(context: &Context, log: &PushLog, jetstream: &JetStreamLog) -> R
         jetstream.replicas
     );
     Ok(stream.cached_info().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use async_nats::jetstream::stream::Config;
+    use ringmain_gateway::model::{
+        JetStreamLog, NatsAccess, NatsLogin, PushLog, PushLogEngine, PushTakeover,
+    };
+
+    use super::differences;
+
+    #[test]
+    fn settings_of_a_stream_that_differ_are_named() {
+        let jetstream = JetStreamLog {
+            access: NatsAccess {
+                servers: [].into(),
+                login: NatsLogin::Anonymous,
+                tls: None,
+            },
+            stream: "S".into(),
+            prefix: "p".into(),
+            replicas: 3,
+        };
+        let log = PushLog {
+            engine: PushLogEngine::JetStream(jetstream.clone()),
+            partitions: 4,
+            retention: Duration::from_secs(600),
+            takeover: PushTakeover {
+                time: Duration::from_secs(2),
+                bytes: 1,
+            },
+        };
+        let config = Config {
+            max_age: log.retention,
+            num_replicas: 3,
+            ..Config::default()
+        };
+        assert_eq!(differences(&config, &log, &jetstream), "");
+        let other = Config {
+            max_age: Duration::from_secs(60),
+            num_replicas: 1,
+            max_messages: 9,
+            ..config
+        };
+        assert_eq!(
+            differences(&other, &log, &jetstream),
+            "max_age 60s, expected 600s (`retention`); 1 replicas, expected 3 (`replicas`); a limit of messages or bytes, expected none"
+        );
+    }
 }

@@ -17,8 +17,9 @@ use super::Connected;
 use super::session::{REQUEST_TIMEOUT, Session, consumer};
 use crate::failure::Failure;
 use crate::log::follows::Opening;
-use crate::log::older::OlderPart;
+use crate::log::older::{NewestRecords, OlderPart};
 use crate::log::queue::Queued;
+use crate::log::tails::Tail;
 
 /// The time for which a poll waits for records.
 const POLL_TIMEOUT: Duration = Duration::from_millis(500);
@@ -30,16 +31,11 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// The completion of a job.
 pub(super) enum Done {
     Connected(Result<Box<Session>, Failure>),
-    /// With appends that were refused by the client.
-    Sent(u32, Acks, Vec<(Queued, KrafkaError)>),
+    Sent(u32, Sent),
     Appended(u32, Batch),
     Opened(u32, Opening, Result<Opened, Failure>),
     Polled(u32, Result<Vec<ConsumerRecord>, Failure>),
-    Older {
-        partition: Partition,
-        generation: u32,
-        outcome: Result<OlderPart, Failure>,
-    },
+    Older(Tail, Result<OlderPart, Failure>),
     /// `None`: the topic was deleted.
     Checked(u32, Partition, Result<Option<Binding>, Failure>),
     /// A partition was paused or resumed.
@@ -77,25 +73,48 @@ pub(super) fn connect<'l>(log: &'l PushLog, kafka: &'l KafkaLog, wait: Duration)
 /// Records whose acknowledgements are awaited.
 pub(super) struct Acks(Vec<(u64, DeliveryHandle)>);
 
+/// A batch that was handed to the producer.
+pub(super) struct Sent {
+    pub(super) acks: Acks,
+    /// Appends that were refused by the client.
+    pub(super) refused: Vec<(Queued, KrafkaError)>,
+    /// Appends that the producer has not accepted.
+    pub(super) unsent: Vec<Queued>,
+}
+
 /// Hands a batch to the producer. One after the other, so that the partitions have their order.
 pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Job<'static> {
     let (producer, topic) = (
         Arc::clone(&connected.session.producer),
         Arc::clone(&connected.session.topic),
     );
+    let mut closed = connected.closed.clone();
     Box::pin(async move {
-        let mut acks = Acks(Vec::with_capacity(batch.len()));
-        let mut refused = Vec::new();
-        for queued in batch {
+        let mut sent = Sent {
+            acks: Acks(Vec::with_capacity(batch.len())),
+            refused: Vec::new(),
+            unsent: Vec::new(),
+        };
+        let mut batch = batch.into_iter();
+        while let Some(queued) = batch.next() {
             let append = &queued.append;
             let record =
                 krafka::Record::new(&*topic, append.entry.clone()).partition(index(append.partition));
-            match producer.enqueue(record).await {
-                Ok(ack) => acks.0.push((append.id, ack)),
-                Err(error) => refused.push((queued, error)),
+            let enqueued = tokio::select! {
+                biased;
+                enqueued = producer.enqueue(record) => enqueued,
+                // The producer's queue is full, and its connection was given up. One that waits was not accepted.
+                _ = closed.changed() => {
+                    sent.unsent = std::iter::once(queued).chain(batch).collect();
+                    break;
+                }
+            };
+            match enqueued {
+                Ok(ack) => sent.acks.0.push((append.id, ack)),
+                Err(error) => sent.refused.push((queued, error)),
             }
         }
-        Done::Sent(number, acks, refused)
+        Done::Sent(number, sent)
     })
 }
 
@@ -119,15 +138,26 @@ pub(super) fn acknowledge(generation: u32, acks: Acks) -> Job<'static> {
                 // It is in the log, at an offset that the broker does not say.
                 Ok(_) => AppendOutcome::Unknown,
                 Err(error) => {
-                    let outcome = outcome_of(&error);
-                    batch.failure.get_or_insert_with(|| error.to_string());
-                    outcome
+                    if is_of_entry(&error) {
+                        log::warn!("push log (kafka): {error}");
+                    } else {
+                        batch.failure.get_or_insert_with(|| error.to_string());
+                    }
+                    outcome_of(&error)
                 }
             };
             batch.outcomes.push((id, outcome));
         }
         Done::Appended(generation, batch)
     })
+}
+
+/// Returns whether a record was refused for a reason of its own: others are accepted.
+fn is_of_entry(error: &KrafkaError) -> bool {
+    let KrafkaError::Broker { code, .. } = error else {
+        return false;
+    };
+    matches!(code, ErrorCode::InvalidRecord | ErrorCode::MessageTooLarge)
 }
 
 /// Returns whether a record that was not acknowledged is certainly not in the log.
@@ -271,60 +301,44 @@ pub(super) fn check(generation: u32, connected: &Connected, partition: Partition
     })
 }
 
-/// Reads records of a partition among so many below a number.
-pub(super) fn older(
-    connected: &Connected,
-    (partition, generation): (Partition, u32),
-    before: u64,
-    bytes: usize,
-    window: u64,
-) -> Job<'static> {
+/// Reads records of a partition among so many offsets.
+pub(super) fn older(connected: &Connected, tail: Tail, window: u64) -> Job<'static> {
     let session = connected.session.clone();
     let mut closed = connected.closed.clone();
     Box::pin(async move {
         let outcome = tokio::select! {
-            outcome = read_older(&session, partition, before, bytes, window) => outcome,
+            outcome = read_older(&session, &tail, window) => outcome,
             _ = closed.changed() => Err(closed_failure()),
         };
-        Done::Older {
-            partition,
-            generation,
-            outcome,
-        }
+        Done::Older(tail, outcome)
     })
 }
 
-async fn read_older(
-    session: &Session,
-    partition: Partition,
-    before: u64,
-    bytes: usize,
-    window: u64,
-) -> Result<OlderPart, Failure> {
-    let topic = &session.topic;
-    let (low, high) = session.consumer.fetch_watermarks(topic, index(partition)).await?;
+async fn read_older(session: &Session, tail: &Tail, window: u64) -> Result<OlderPart, Failure> {
+    let (topic, partition, before) = (&session.topic, index(tail.partition), tail.before);
+    let (low, high) = session.consumer.fetch_watermarks(topic, partition).await?;
     let first = number(low);
     let start = before.saturating_sub(window).max(first);
     let end = before.min(number(high));
-    let mut records = Vec::new();
+    let mut newest = NewestRecords::new(tail.bytes);
     if start < end {
         let reader = consumer(&session.client).await?;
-        reader.assign(topic, vec![index(partition)]).await?;
-        reader.seek(topic, index(partition), offset(start)).await?;
-        read_until(&reader, end, &mut records).await?;
+        reader.assign(topic, vec![partition]).await?;
+        reader.seek(topic, partition, offset(start)).await?;
+        read_until(&reader, end, &mut newest).await?;
     }
-    Ok(OlderPart::new(records, start, before, first, bytes))
+    Ok(OlderPart::new(newest, start, before, first))
 }
 
 /// Reads records up to a number, which it does not include.
-async fn read_until(reader: &Consumer, end: u64, records: &mut Vec<Record>) -> Result<(), Failure> {
+async fn read_until(reader: &Consumer, end: u64, newest: &mut NewestRecords) -> Result<(), Failure> {
     loop {
         let polled = reader.poll(REQUEST_TIMEOUT).await?;
         let Some(last) = polled.last().map(|record| number(record.offset)) else {
             return Err(Failure::Ended("older records did not arrive".to_owned()));
         };
         let below = polled.iter().filter(|record| number(record.offset) < end);
-        records.extend(below.map(record));
+        below.for_each(|found| newest.push(record(found)));
         if last + 1 >= end {
             return Ok(());
         }

@@ -25,14 +25,15 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::jobs::{Acks, Batch, Done, number};
+use self::jobs::{Batch, Done, Sent, number};
 use self::session::Session;
 use super::Jobs;
 use super::follows::{Follows, Opening};
 use super::older::{FIRST_WINDOW, OlderPart};
 use super::outbox::Outbox;
-use super::queue::{AppendQueue, Queued};
+use super::queue::AppendQueue;
 use super::retry::Retry;
+use super::tails::{Tail, TailQueue};
 use crate::failure::Failure;
 use crate::limits;
 
@@ -76,6 +77,10 @@ struct Adapter<'l> {
     number: u32,
     /// The binding of the last connection.
     binding: Option<Binding>,
+    /// The partition whose leader did not respond.
+    failed_check: Option<Partition>,
+    /// Requests for older records.
+    tails: TailQueue,
     retry: Retry,
 }
 
@@ -92,6 +97,8 @@ pub(super) async fn run(log: &PushLog, kafka: &KafkaLog, port: LogPort) {
         connected: None,
         number: 0,
         binding: None,
+        failed_check: None,
+        tails: TailQueue::default(),
         retry: Retry::default(),
     };
     let mut check = tokio::time::interval(limits::LOG_CHECK_INTERVAL);
@@ -157,21 +164,33 @@ impl Adapter<'_> {
     }
 
     fn request_older(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let (Some(connected), Some((open, generation))) = (&self.connected, self.follows.get(partition))
-        else {
+        let Some((_, generation)) = self.follows.get(partition) else {
             return self.outbox.push(LogEvent::Closed { partition });
         };
-        let window = open.older_window;
-        self.jobs.push(jobs::older(
-            connected,
-            (partition, generation),
+        self.tails.push(Tail {
+            partition,
+            generation,
             before,
             bytes,
-            window,
-        ));
+        });
+    }
+
+    /// Starts requests for older records.
+    fn start_tails(&mut self) {
+        let Some(connected) = &self.connected else { return };
+        let follows = &self.follows;
+        while let Some(tail) = self
+            .tails
+            .take(|tail| follows.is_open(tail.partition, tail.generation))
+        {
+            let open = follows.get(tail.partition);
+            let window = open.map_or(FIRST_WINDOW, |(open, _)| open.older_window);
+            self.jobs.push(jobs::older(connected, tail, window));
+        }
     }
 
     fn start_jobs(&mut self) {
+        self.start_tails();
         let Some(connected) = &mut self.connected else {
             return;
         };
@@ -200,15 +219,11 @@ impl Adapter<'_> {
                 let wait = self.retry.next_wait();
                 self.connect(wait);
             }
-            Done::Sent(number, acks, refused) => self.sent(number, acks, refused),
+            Done::Sent(number, sent) => self.sent(number, sent),
             Done::Appended(number, batch) => self.appended(number, batch),
             Done::Opened(number, opening, opened) => self.opened(number, opening, opened),
             Done::Polled(number, records) => self.polled(number, records),
-            Done::Older {
-                partition,
-                generation,
-                outcome,
-            } => self.older(partition, generation, outcome),
+            Done::Older(tail, outcome) => self.older(&tail, outcome),
             Done::Checked(number, partition, binding) => self.checked(number, partition, binding),
             Done::Set => {}
         }
@@ -227,6 +242,8 @@ impl Adapter<'_> {
             }
         }
         self.binding = Some(session.binding);
+        self.outbox
+            .warn_settings(&format!("topic {}", session.topic), &session.differences);
         let (open, closed) = watch::channel(());
         let connected = Connected {
             session,
@@ -237,9 +254,12 @@ impl Adapter<'_> {
             has_failed: false,
             failed_checks: 0,
         };
-        self.jobs.push(jobs::check(self.number, &connected, Partition(0)));
+        let next = self.failed_check.unwrap_or(Partition(0));
+        self.jobs.push(jobs::check(self.number, &connected, next));
         self.connected = Some(connected);
-        self.outbox.connected();
+        if self.failed_check.is_none() {
+            self.outbox.reachable();
+        }
     }
 
     /// Closes everything, and connects again.
@@ -259,15 +279,21 @@ impl Adapter<'_> {
         self.connected.as_mut().filter(|_| number == self.number)
     }
 
-    fn sent(&mut self, number: u32, acks: Acks, refused: Vec<(Queued, krafka::KrafkaError)>) {
+    fn sent(&mut self, number: u32, sent: Sent) {
         if let Some(connected) = self.current(number) {
             connected.is_sending = false;
         }
+        let Sent {
+            acks,
+            refused,
+            unsent,
+        } = sent;
+        self.queue.put_back(unsent);
         self.jobs.push(jobs::acknowledge(number, acks));
         let mut fatal = None;
         for (queued, error) in refused {
             self.outbox.appended(queued.append.id, AppendOutcome::Refused);
-            self.outbox.disconnected(&error.to_string());
+            self.outbox.refused(&error.to_string());
             fatal = Some(error).filter(krafka::KrafkaError::is_fatal).or(fatal);
         }
         // The producer can send nothing more.
@@ -285,10 +311,10 @@ impl Adapter<'_> {
             self.outbox.appended(id, outcome);
         }
         if let Some(reason) = batch.failure {
-            self.outbox.disconnected(&reason);
+            self.outbox.refused(&reason);
         } else if has_appended && self.current(number).is_some() {
             self.retry.reset();
-            self.outbox.connected();
+            self.outbox.accepted();
         }
     }
 
@@ -308,7 +334,7 @@ impl Adapter<'_> {
                 }
             }
             Err(failure) => {
-                self.outbox.disconnected(&failure.to_string());
+                self.outbox.warn(&failure.to_string());
                 self.jobs
                     .push(jobs::open(number, connected, opening, OPEN_INTERVAL));
             }
@@ -323,7 +349,7 @@ impl Adapter<'_> {
         connected.has_failed = records.is_err();
         match records {
             Ok(records) => self.add_records(records),
-            Err(failure) => self.outbox.disconnected(&failure.to_string()),
+            Err(failure) => self.outbox.warn(&failure.to_string()),
         }
     }
 
@@ -372,8 +398,10 @@ impl Adapter<'_> {
         self.outbox.records(partition, records, now_ms());
     }
 
-    fn older(&mut self, partition: Partition, generation: u32, outcome: Result<OlderPart, Failure>) {
-        let Some(open) = self.follows.get_mut(partition, generation) else {
+    fn older(&mut self, tail: &Tail, outcome: Result<OlderPart, Failure>) {
+        self.tails.complete();
+        let partition = tail.partition;
+        let Some(open) = self.follows.get_mut(partition, tail.generation) else {
             return;
         };
         match outcome {
@@ -382,7 +410,7 @@ impl Adapter<'_> {
                 self.outbox.push(part.event(partition, now_ms()));
             }
             Err(failure) => {
-                self.outbox.disconnected(&failure.to_string());
+                log::warn!("push log (kafka): partition {}: {failure}", partition.0);
                 self.unfollow(partition);
                 self.outbox.push(LogEvent::Closed { partition });
             }
@@ -400,12 +428,13 @@ impl Adapter<'_> {
             }
             Ok(_) => {
                 connected.failed_checks = 0;
-                self.retry.reset();
-                self.outbox.connected();
+                self.failed_check = None;
+                self.outbox.reachable();
                 Partition((partition.0 + 1) % self.log.partitions)
             }
             Err(failure) => {
                 connected.failed_checks += 1;
+                self.failed_check = Some(partition);
                 // The metadata of the client retain a topic that was deleted; those of a new one do not have it.
                 if connected.failed_checks == FAILED_CHECKS {
                     return self.fail(&failure);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use krafka::admin::{CreateTopicsOptions, DescribeTopicsOptions, NewTopic};
+use krafka::admin::{
+    ConfigResource, CreateTopicsOptions, DescribeConfigsOptions, DescribeTopicsOptions, NewTopic,
+};
 use krafka::consumer::{AutoOffsetReset, Consumer};
 use krafka::error::ErrorCode;
 use krafka::producer::Producer;
@@ -18,6 +20,8 @@ use crate::kafka::security;
 use crate::limits;
 use crate::log::binding;
 
+/// The setting of a topic for the time for which it retains records, in milliseconds.
+const RETENTION: &str = "retention.ms";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time within which a broker responds.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -42,6 +46,8 @@ pub(super) struct Session {
     pub(super) consumer: Arc<Consumer>,
     pub(super) topic: Arc<str>,
     pub(super) binding: Binding,
+    /// Settings of the topic that are not the configured ones; empty for none.
+    pub(super) differences: Arc<str>,
 }
 
 impl Session {
@@ -74,6 +80,8 @@ impl Session {
                 kafka.topic, topic.partitions, log.partitions
             )));
         }
+        let retention_ms = retention_ms(&client, &kafka.topic).await;
+        let differences = differences(topic.replicas, retention_ms, log, kafka);
         let producer = client
             .producer()
             .linger(Duration::ZERO)
@@ -91,6 +99,7 @@ impl Session {
             consumer: Arc::new(consumer),
             topic: Arc::clone(&kafka.topic),
             binding: topic.binding,
+            differences: differences.into(),
         })
     }
 
@@ -118,6 +127,8 @@ pub(super) async fn consumer(client: &Client) -> Result<Consumer, KrafkaError> {
 struct Topic {
     binding: Binding,
     partitions: usize,
+    /// The replicas of its first partition.
+    replicas: usize,
 }
 
 /// Asks a broker for the topic: the client's own metadata may be older.
@@ -128,6 +139,10 @@ async fn find_topic(client: &Client, name: &str) -> Result<Option<Topic>, Failur
         Some(Ok(topic)) => Ok(Some(Topic {
             binding: binding(&[b"kafka", name.as_bytes(), &topic.topic_id]),
             partitions: topic.partitions.len(),
+            replicas: topic
+                .partitions
+                .first()
+                .map_or(0, |partition| partition.replicas.len()),
         })),
         Some(Err(KrafkaError::Broker {
             code: ErrorCode::UnknownTopicOrPartition,
@@ -138,11 +153,33 @@ async fn find_topic(client: &Client, name: &str) -> Result<Option<Topic>, Failur
     }
 }
 
+/// Returns the retention of a topic, in milliseconds. `None`: the user may not read it.
+async fn retention_ms(client: &Client, name: &str) -> Option<String> {
+    let topic = ConfigResource::topic(name);
+    let options = DescribeConfigsOptions::default().timeout(REQUEST_TIMEOUT);
+    let configs = client.admin().describe_configs([topic], options).await.ok()?;
+    let entries = configs.into_values().next()?.ok()?;
+    entries.into_iter().find(|entry| entry.name == RETENTION)?.value
+}
+
+/// Returns the settings of a topic that are not the configured ones, for the log.
+fn differences(replicas: usize, retention_ms: Option<String>, log: &PushLog, kafka: &KafkaLog) -> String {
+    let expected = log.retention.as_millis().to_string();
+    let all = [
+        (replicas != usize::from(kafka.replicas))
+            .then(|| format!("{replicas} replicas, expected {} (`replicas`)", kafka.replicas)),
+        retention_ms
+            .filter(|found| *found != expected)
+            .map(|found| format!("{RETENTION} {found}, expected {expected} (`retention`)")),
+    ];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
 /// Creates the topic. Another node may do so at the same time, with the same settings.
 async fn create(client: &Client, log: &PushLog, kafka: &KafkaLog) -> Result<Topic, Failure> {
     let replicas = i16::try_from(kafka.replicas).unwrap_or(i16::MAX);
     let topic = NewTopic::new(&*kafka.topic, i32::from(log.partitions), replicas)?
-        .with_config("retention.ms", log.retention.as_millis().to_string())
+        .with_config(RETENTION, log.retention.as_millis().to_string())
         .with_config("cleanup.policy", "delete")
         .with_config("min.insync.replicas", (kafka.replicas / 2 + 1).to_string());
     let created = client
@@ -175,4 +212,42 @@ async fn create(client: &Client, log: &PushLog, kafka: &KafkaLog) -> Result<Topi
         "topic {} was created and is not known yet",
         kafka.topic
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ringmain_gateway::model::{KafkaLog, PushLog, PushLogEngine, PushTakeover};
+
+    use super::differences;
+
+    #[test]
+    fn settings_of_a_topic_that_differ_are_named() {
+        let kafka = KafkaLog {
+            servers: [].into(),
+            topic: "t".into(),
+            replicas: 3,
+            sasl: None,
+            tls: None,
+        };
+        let log = PushLog {
+            engine: PushLogEngine::Kafka(kafka.clone()),
+            partitions: 4,
+            retention: Duration::from_secs(600),
+            takeover: PushTakeover {
+                time: Duration::from_secs(2),
+                bytes: 1,
+            },
+        };
+        let found = |replicas, retention: Option<&str>| {
+            differences(replicas, retention.map(str::to_owned), &log, &kafka)
+        };
+        assert_eq!(found(3, Some("600000")), "");
+        assert_eq!(found(3, None), "");
+        assert_eq!(
+            found(1, Some("1000")),
+            "1 replicas, expected 3 (`replicas`); retention.ms 1000, expected 600000 (`retention`)"
+        );
+    }
 }

@@ -33,11 +33,16 @@ pub(super) struct Sent {
     pub(super) numberless: Option<EntryId>,
     /// The identifier to request. `None`: the server's choice.
     pub(super) explicit: Option<EntryId>,
+    /// The slot moves to the server: it executes commands behind `ASKING` only.
+    pub(super) is_asking: bool,
 }
 
 /// Adds the command of an append. `oldest`: entries before are deleted, if this one is to do so.
 pub(super) fn add_command(pipeline: &mut Pipeline, sent: &Sent, oldest: Option<EntryId>) {
     let (append, stream) = (&sent.queued.append, &*sent.stream);
+    if sent.is_asking {
+        pipeline.cmd("ASKING");
+    }
     let id = sent.explicit.map_or_else(|| "*".to_owned(), |id| id.to_string());
     if let Some(key) = &append.key {
         let command = pipeline.cmd("EVAL").arg(APPEND_ONCE).arg(2);
@@ -68,12 +73,16 @@ pub(super) enum Outcome {
     TooLow,
     /// Another server has the partition, or has it soon: nothing was appended.
     Elsewhere(RedisError),
+    /// The slot moves, and no server has both the stream and the identity: nothing was appended.
+    TryAgain,
     /// The server does not accept writes at all: nothing was appended.
     NotMaster(RedisError),
     /// Nothing was appended.
     Refused(RedisError),
-    /// There was no reply for this reason, or the batch may be lost.
+    /// There was no reply for this reason.
     Unknown(Option<RedisError>),
+    /// The entry may be lost: the file or the replicas do not have it in time.
+    NotDurable,
     Unexpected,
 }
 
@@ -113,8 +122,16 @@ pub(super) fn is_elsewhere(error: &RedisError) -> bool {
     )
 }
 
+/// Returns the node that has a partition whose slot moves: it executes commands behind `ASKING`.
+pub(super) fn asked_node(error: &RedisError) -> Option<&str> {
+    let is_asked = error.kind() == redis::ErrorKind::Server(ServerErrorKind::Ask);
+    let (address, _) = error.redirect_node().filter(|_| is_asked)?;
+    Some(address)
+}
+
 fn failed(error: RedisError) -> Outcome {
     match error.kind() {
+        redis::ErrorKind::Server(ServerErrorKind::TryAgain) => Outcome::TryAgain,
         _ if is_elsewhere(&error) => Outcome::Elsewhere(error),
         redis::ErrorKind::Server(kind) => match kind {
             ServerErrorKind::ReadOnly | ServerErrorKind::MasterDown | ServerErrorKind::BusyLoading => {

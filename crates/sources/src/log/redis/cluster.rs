@@ -7,6 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{InfoDict, Value, cmd};
 use ringmain_cluster::log::{Binding, Partition};
@@ -14,13 +17,16 @@ use ringmain_gateway::model::RedisLog;
 use tokio::time::timeout;
 
 use super::keys;
+use super::partitions::{Placement, Search};
 use super::server::{Server, lossless_binding};
 use crate::failure::Failure;
 use crate::limits;
 use crate::redis::Access;
 
 /// The time within which the nodes are found and their connections are opened.
-const LOCATE_TIMEOUT: Duration = Duration::from_secs(3);
+const LOCATE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time within which a node responds. All nodes are queried at the same time.
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// `KEYS`: the server of a partition. `ARGV`: the run ID that it has, or nothing, the run ID of this server, and the binding. Returns both.
 const BIND: &str = "\
@@ -33,7 +39,7 @@ pub(super) struct Located {
     pub(super) address: String,
     /// The connection, unless there was one.
     pub(super) server: Option<Server>,
-    pub(super) partitions: Vec<(Partition, Binding)>,
+    pub(super) partitions: Vec<Placement>,
 }
 
 /// The outcome of a search: the partitions that were found, and why others were not.
@@ -52,7 +58,7 @@ pub(super) struct KnownNode {
 /// Finds the nodes of partitions, and connects to those that are not known.
 pub(super) async fn locate(
     redis: &RedisLog,
-    partitions: Vec<(Partition, String)>,
+    partitions: Vec<Search>,
     known: BTreeMap<String, KnownNode>,
 ) -> Location {
     match timeout(LOCATE_TIMEOUT, try_locate(redis, partitions, known)).await {
@@ -72,24 +78,41 @@ pub(super) async fn locate(
 
 async fn try_locate(
     redis: &RedisLog,
-    partitions: Vec<(Partition, String)>,
+    partitions: Vec<Search>,
     known: BTreeMap<String, KnownNode>,
 ) -> Result<Location, Failure> {
     let access = Access::resolve(&redis.access).await?;
     let slots = query_slots(&access, &known).await?;
-    let mut by_node: BTreeMap<&str, Vec<(Partition, String)>> = BTreeMap::new();
+    let mut by_node: BTreeMap<String, AtNode> = BTreeMap::new();
     let mut location = Location::default();
-    for (partition, stream) in partitions {
-        let slot = keys::slot(&redis.prefix, partition.0);
-        match slots.master(slot) {
-            Some(address) => by_node.entry(address).or_default().push((partition, stream)),
-            None => {
+    for search in partitions {
+        let slot = keys::slot(&redis.prefix, search.partition.0);
+        let master = slots.master(slot);
+        match (search.asked, master) {
+            // The slot has not moved yet.
+            (Some((address, binding)), _) if master != Some(&*address) => {
+                let placement = Placement {
+                    partition: search.partition,
+                    binding,
+                    is_asking: true,
+                };
+                by_node.entry(address).or_default().asked.push(placement);
+            }
+            (_, Some(address)) => {
+                let at_node = by_node.entry(address.to_owned()).or_default();
+                at_node.owned.push((search.partition, search.stream));
+            }
+            (_, None) => {
                 location.failure = Some(Failure::Ended(format!("no node of the cluster has slot {slot}")));
             }
         }
     }
-    for (address, partitions) in by_node {
-        match locate_at(redis, &access, &slots, address, known.get(address), partitions).await {
+    let located = by_node.into_iter().map(|(address, at_node)| {
+        let known = known.get(&address);
+        locate_at(redis, &access, &slots, address, known, at_node)
+    });
+    for located in join_all(located).await {
+        match located {
             Ok(located) => location.nodes.push(located),
             Err(failure) => location.failure = Some(failure),
         }
@@ -97,35 +120,48 @@ async fn try_locate(
     Ok(location)
 }
 
+/// The partitions that are searched at one node.
+#[derive(Default)]
+struct AtNode {
+    /// Those whose slots it has.
+    owned: Vec<(Partition, String)>,
+    /// Those whose slots move to it.
+    asked: Vec<Placement>,
+}
+
 async fn locate_at(
     redis: &RedisLog,
     access: &Access<'_>,
     slots: &Slots,
-    address: &str,
+    address: String,
     known: Option<&KnownNode>,
-    partitions: Vec<(Partition, String)>,
+    at_node: AtNode,
 ) -> Result<Located, Failure> {
     let (server, mut control, run_id) = match known {
         Some(known) => (None, known.control.clone(), known.run_id.clone()),
         None => {
-            let server = Server::open(redis, access, Some(address)).await?;
+            let server = Server::open(redis, access, Some(&address)).await?;
             let (control, run_id) = (server.control.clone(), server.run_id.clone());
             (Some(server), control, run_id)
         }
     };
     let mut masters = None;
-    let mut bound = Vec::with_capacity(partitions.len());
-    for (partition, stream) in partitions {
+    let mut partitions = at_node.asked;
+    for (partition, stream) in at_node.owned {
         let binding = match lossless_binding(redis) {
             Some(binding) => binding,
             None => bind(&mut control, &stream, &run_id, access, slots, &mut masters).await?,
         };
-        bound.push((partition, binding));
+        partitions.push(Placement {
+            partition,
+            binding,
+            is_asking: false,
+        });
     }
     Ok(Located {
-        address: address.to_owned(),
+        address,
         server,
-        partitions: bound,
+        partitions,
     })
 }
 
@@ -172,19 +208,18 @@ async fn bind(
 
 /// Returns the run IDs of the masters that respond.
 async fn query_masters(access: &Access<'_>, slots: &Slots) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    for address in slots.masters() {
-        let Ok(mut node) = access.open_at(address, limits::LOG_RESPONSE_TIME).await else {
-            continue;
-        };
-        let info = cmd("INFO").query_async::<InfoDict>(&mut node).await;
-        let Ok(info) = info else { continue };
-        let is_master = info.get::<String>("role").as_deref() == Some("master");
-        if let Some(run_id) = info.get::<String>("run_id").filter(|_| is_master) {
-            found.insert(run_id);
-        }
-    }
-    found
+    let masters = slots.masters().into_iter();
+    let masters = masters.map(|address| timeout(NODE_TIMEOUT, query_master(access, address)));
+    let found = join_all(masters).await.into_iter();
+    found.filter_map(|found| found.ok().flatten()).collect()
+}
+
+/// Returns the run ID of a node that is a master.
+async fn query_master(access: &Access<'_>, address: &str) -> Option<String> {
+    let mut node = access.open_at(address, limits::LOG_RESPONSE_TIME).await.ok()?;
+    let info: InfoDict = cmd("INFO").query_async(&mut node).await.ok()?;
+    let is_master = info.get::<String>("role").as_deref() == Some("master");
+    info.get("run_id").filter(|_| is_master)
 }
 
 /// The masters of ranges of slots.
@@ -229,29 +264,44 @@ impl Slots {
     }
 }
 
-/// Queries the slots: of a node that is connected, or else of one that the configuration names.
+/// Queries the slots: of the nodes that are connected, or else of those that the configuration names. The first response counts.
 async fn query_slots(access: &Access<'_>, known: &BTreeMap<String, KnownNode>) -> Result<Slots, Failure> {
+    let of_known = known
+        .iter()
+        .map(|(address, node)| slots_of(address, node.control.clone()));
+    if let Ok(slots) = first_of(of_known).await {
+        return Ok(slots);
+    }
+    let of_configured = access.names().map(async |address| {
+        let node = access.open_at(address, limits::LOG_RESPONSE_TIME).await?;
+        slots_of(address, node).await
+    });
+    first_of(of_configured).await
+}
+
+async fn slots_of(address: &str, mut node: MultiplexedConnection) -> Result<Slots, Failure> {
     let mut command = cmd("CLUSTER");
     command.arg("SLOTS");
-    for (address, node) in known {
-        let reply = command.query_async::<Value>(&mut node.control.clone()).await;
-        if let Ok(reply) = reply
-            && let Some(slots) = Slots::parse(&reply, host_of(address))
-        {
-            return Ok(slots);
-        }
-    }
+    let reply = command.query_async::<Value>(&mut node).await?;
+    Slots::parse(&reply, host_of(address))
+        .ok_or_else(|| Failure::Ended(format!("an unexpected reply to CLUSTER SLOTS of {address}")))
+}
+
+/// Returns the first success of queries that are made at the same time, or else the last failure.
+async fn first_of<T>(
+    queries: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
+) -> Result<T, Failure> {
+    let mut queries: FuturesUnordered<_> = queries.map(|query| timeout(NODE_TIMEOUT, query)).collect();
     let mut failure = Failure::Settings("expected a node of the cluster, found none".to_owned());
-    for address in access.names() {
-        let slots = async {
-            let mut node = access.open_at(address, limits::LOG_RESPONSE_TIME).await?;
-            let reply = command.query_async::<Value>(&mut node).await?;
-            Slots::parse(&reply, host_of(address))
-                .ok_or_else(|| Failure::Ended(format!("an unexpected reply to CLUSTER SLOTS of {address}")))
-        };
-        match slots.await {
-            Ok(slots) => return Ok(slots),
-            Err(found) => failure = found,
+    while let Some(outcome) = queries.next().await {
+        match outcome {
+            Ok(Ok(found)) => return Ok(found),
+            Ok(Err(found)) => failure = found,
+            Err(_) => {
+                failure = Failure::Ended(format!(
+                    "no node of the cluster has responded within {NODE_TIMEOUT:?}"
+                ));
+            }
         }
     }
     Err(failure)

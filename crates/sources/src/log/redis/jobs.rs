@@ -6,27 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value, cmd};
+use redis::{ConnectionAddr, Pipeline, RedisError, Value, cmd};
 use ringmain_cluster::log::Partition;
 use ringmain_gateway::model::{RedisDeployment, RedisLog};
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::append::{Outcome, Sent, add_command, add_wait, is_durable, outcome};
 use super::cluster::{self, KnownNode, Location};
-use super::partitions::{PartitionState, Partitions};
+use super::partitions::{PartitionState, Partitions, Search};
 use super::read::{self, Ends, Part};
-use super::server::{Durability, READ_RESPONSE_TIME, Server};
+use super::server::{Durability, READ_RESPONSE_TIME, Server, check_role};
 use super::{Connected, ServerId};
 use crate::failure::Failure;
 use crate::log::follows::Opening;
 use crate::log::queue::Queued;
-use crate::redis::{Access, EntryId};
+use crate::log::tails::Tail;
+use crate::redis::{Access, EntryId, find_master};
 
-/// The interval at which Sentinels are queried for the master.
+/// The interval at which a server is queried for its role, and Sentinels for the master.
 const MASTER_INTERVAL: Duration = Duration::from_millis(500);
-/// The time within which a Sentinel responds.
-const SENTINEL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Attempts to end a read, and the time between them.
+const UNBLOCK_ATTEMPTS: usize = 3;
+const UNBLOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// Attempts to append an entry whose identifier has no number.
 const NUMBER_ATTEMPTS: usize = 8;
 
@@ -38,21 +40,16 @@ pub(super) enum Done {
     Appended(ServerId, Vec<(Queued, Outcome)>),
     Opened(ServerId, Result<Vec<OpenedStream>, RedisError>),
     Read(ServerId, Vec<ReadStream>, Result<Value, RedisError>),
-    /// The read must end.
-    ReadEnded(ServerId),
-    Tail {
-        server: ServerId,
-        partition: Partition,
-        generation: u32,
-        before: u64,
-        part: Result<Part, RedisError>,
-    },
+    /// The end of a read was requested.
+    ReadEnded,
+    Tail(ServerId, Tail, Result<Part, RedisError>),
 }
 
 /// A partition that is to be opened.
 pub(super) struct OpeningStream {
     pub(super) opening: Opening,
     pub(super) name: Arc<str>,
+    pub(super) is_asking: bool,
 }
 
 /// A partition whose ends are known.
@@ -69,6 +66,7 @@ pub(super) struct ReadStream {
     pub(super) generation: u32,
     pub(super) name: Arc<str>,
     pub(super) last: EntryId,
+    pub(super) is_asking: bool,
 }
 
 type Job<'l> = Pin<Box<dyn Future<Output = Done> + Send + 'l>>;
@@ -78,14 +76,7 @@ pub(super) fn connect(redis: &RedisLog, wait: Duration) -> Job<'_> {
     Box::pin(async move {
         sleep(wait).await;
         let open = async {
-            let access = match timeout(SENTINEL_TIMEOUT, Access::resolve(&redis.access)).await {
-                Ok(access) => access?,
-                Err(_) => {
-                    return Err(Failure::Ended(format!(
-                        "no Sentinel names a master within {SENTINEL_TIMEOUT:?}"
-                    )));
-                }
-            };
+            let access = Access::resolve(&redis.access).await?;
             Server::open(redis, &access, None).await
         };
         Done::Connected(open.await.map(Box::new))
@@ -96,7 +87,7 @@ pub(super) fn connect(redis: &RedisLog, wait: Duration) -> Job<'_> {
 pub(super) fn locate(
     redis: &RedisLog,
     wait: Duration,
-    partitions: Vec<(Partition, String)>,
+    partitions: Vec<Search>,
     known: BTreeMap<String, KnownNode>,
 ) -> Job<'_> {
     Box::pin(async move {
@@ -105,26 +96,39 @@ pub(super) fn locate(
     })
 }
 
-/// Waits until Sentinels name another master. `None`: there are no Sentinels.
+/// Waits until the server is not the master any more: it says so, or Sentinels name another one. `None`: it is a node of a cluster, which
+/// refuses commands then.
 pub(super) fn watch<'l>(id: ServerId, connected: &Connected, redis: &'l RedisLog) -> Option<Job<'l>> {
-    if !matches!(redis.access.deployment, RedisDeployment::Sentinel(_)) {
-        return None;
-    }
+    let address = connected.server.address.clone()?;
+    let mut control = connected.server.control.clone();
     let mut closed = connected.closed.clone();
     Some(Box::pin(async move {
-        let watch = async {
-            // The one that is connected may not be the one that this names: then it is another one.
-            match Access::resolve(&redis.access).await {
-                Ok(access) => access.watch_master(MASTER_INTERVAL).await,
-                Err(failure) => failure,
-            }
-        };
         let failure = tokio::select! {
-            failure = watch => failure,
+            failure = watch_master(redis, &mut control, &address) => failure,
             _ = closed.changed() => Failure::Ended("closed".to_owned()),
         };
         Done::Failed(id, failure)
     }))
+}
+
+async fn watch_master(
+    redis: &RedisLog,
+    control: &mut MultiplexedConnection,
+    address: &ConnectionAddr,
+) -> Failure {
+    loop {
+        sleep(MASTER_INTERVAL).await;
+        if let Err(failure) = check_role(control, address).await {
+            return failure;
+        }
+        // Without a response of a Sentinel the master is the same as before.
+        if matches!(redis.access.deployment, RedisDeployment::Sentinel(_))
+            && let Ok(master) = find_master(&redis.access).await
+            && master.addr() != address
+        {
+            return Failure::Ended(format!("the master is {} now", master.addr()));
+        }
+    }
 }
 
 /// Appends a batch. `oldest`: entries before are deleted from the partitions of the batch.
@@ -142,6 +146,7 @@ pub(super) fn append(
             queued,
             numberless: None,
             explicit: None,
+            is_asking: state.is_some_and(PartitionState::is_asking),
         }
     });
     let pending = sent.collect();
@@ -215,6 +220,9 @@ impl Batch {
         let mut replies = replies.into_iter();
         let mut again: Vec<Sent> = Vec::new();
         for mut sent in pending {
+            if sent.is_asking {
+                replies.next();
+            }
             let outcome = replies.next().map_or(Outcome::Unexpected, outcome);
             match outcome {
                 Outcome::Numberless(id) => {
@@ -234,7 +242,7 @@ impl Batch {
                     sent.explicit = None;
                     again.push(sent);
                 }
-                Outcome::Done(..) if !is_durable => self.outcomes.push((sent.queued, Outcome::Unknown(None))),
+                Outcome::Done(..) if !is_durable => self.outcomes.push((sent.queued, Outcome::NotDurable)),
                 outcome => self.outcomes.push((sent.queued, outcome)),
             }
         }
@@ -281,9 +289,8 @@ pub(super) fn open_own<'l>(
     let address = connected.address.clone();
     Box::pin(async move {
         let open = async {
-            let ends = read::ends_command(&stream.name)
-                .query_async::<Value>(&mut control)
-                .await;
+            let command = read::ends_command(&stream.name);
+            let ends = read::query(&mut control, &command, stream.is_asking).await;
             let ends = Ends::of(ends);
             let access = Access::resolve(&redis.access).await.map_err(unreachable_node)?;
             let own = access
@@ -329,8 +336,9 @@ pub(super) fn read(
     Box::pin(async move {
         let positions = streams.iter().map(|stream| (&*stream.name, stream.last));
         let command = read::read_command(positions, count);
+        let is_asking = streams.iter().any(|stream| stream.is_asking);
         let reply = tokio::select! {
-            reply = command.query_async::<Value>(&mut reading) => reply,
+            reply = read::query(&mut reading, &command, is_asking) => reply,
             _ = closed.changed() => Err(is_closed()),
         };
         Done::Read(id, streams, reply)
@@ -338,44 +346,41 @@ pub(super) fn read(
 }
 
 /// Ends a read that waits. `None`: it ends by itself in at most [`BLOCK`](super::server::BLOCK).
-pub(super) fn end_read(id: ServerId, connected: &Connected) -> Option<Job<'static>> {
+pub(super) fn end_read(connected: &Connected) -> Option<Job<'static>> {
     let client = connected.server.reading_id?;
     let mut control = connected.server.control.clone();
     let mut closed = connected.closed.clone();
     Some(Box::pin(async move {
         let mut command = cmd("CLIENT");
         command.arg("UNBLOCK").arg(client);
+        let end = async {
+            // The server may not have the read yet. A user may not have the permission.
+            for _ in 0..UNBLOCK_ATTEMPTS {
+                if !matches!(command.query_async(&mut control).await, Ok(Value::Int(0))) {
+                    return;
+                }
+                sleep(UNBLOCK_INTERVAL).await;
+            }
+        };
         tokio::select! {
-            // A user may not have the permission.
-            _ = command.query_async::<Value>(&mut control) => {}
+            () = end => {}
             _ = closed.changed() => {}
         }
-        Done::ReadEnded(id)
+        Done::ReadEnded
     }))
 }
 
 /// Reads the part of a partition below a number.
-pub(super) fn tail(
-    connected: &Connected,
-    state: &PartitionState,
-    (partition, generation): (Partition, u32),
-    before: u64,
-    bytes: usize,
-) -> Job<'static> {
+pub(super) fn tail(connected: &Connected, state: &PartitionState, tail: Tail) -> Job<'static> {
     let control = connected.server.control.clone();
     let mut closed = connected.closed.clone();
-    let (stream, server) = (Arc::clone(&state.stream), state.server);
+    let size = connected.reading.size;
+    let (stream, server, is_asking) = (Arc::clone(&state.stream), state.server, state.is_asking());
     Box::pin(async move {
         let part = tokio::select! {
-            part = read::tail(control, &stream, before, bytes) => part,
+            part = read::tail(control, (&stream, is_asking), tail.before, tail.bytes, size) => part,
             _ = closed.changed() => Err(is_closed()),
         };
-        Done::Tail {
-            server: server.unwrap_or(ServerId(u32::MAX)),
-            partition,
-            generation,
-            before,
-            part,
-        }
+        Done::Tail(server.unwrap_or(ServerId(u32::MAX)), tail, part)
     })
 }

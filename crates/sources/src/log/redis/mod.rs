@@ -6,8 +6,8 @@
 //! failure: all is closed; located again (Sentinel, Cluster) and connected again; a server with another run ID is another binding
 //! ```
 //!
-//! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed, and opened again at its new node once
-//! the move is complete: until then its appends wait.
+//! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed once its stream is at the new node (`ASK`),
+//! and opened again there, with `ASKING` before each command until the move is complete. Appends with a key wait for that (`TRYAGAIN`).
 //!
 //! Entries older than the retention are deleted by the first append of a batch to their partition, up to whole nodes of the stream.
 
@@ -16,32 +16,34 @@ mod cluster;
 mod jobs;
 mod keys;
 mod number;
+mod outcomes;
 mod partitions;
 mod read;
 mod server;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use redis::{RedisError, Value};
-use ringmain_cluster::log::{Append, AppendOutcome, Binding, LogEvent, LogPort, LogRequest, Partition};
+use ringmain_cluster::log::{Append, AppendOutcome, LogEvent, LogPort, LogRequest, Partition};
 use ringmain_gateway::model::{PushLog, RedisDeployment, RedisLog};
 use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::append::{Outcome, is_elsewhere};
+use self::append::{asked_node, is_elsewhere};
 use self::cluster::{KnownNode, Located, Location};
 use self::jobs::{Done, OpenedStream, ReadStream};
 use self::number::pack;
-use self::partitions::{Advance, Partitions, Position};
+use self::partitions::{Advance, Partitions, Placement, Position};
 use self::read::{Part, ReadSize, StreamEntry, before, opened_event};
-use self::server::Server;
+use self::server::{NODE_OF_CLUSTER, Server};
 use super::Jobs;
 use super::outbox::Outbox;
-use super::queue::{AppendQueue, Queued};
+use super::queue::AppendQueue;
 use super::retry::Retry;
+use super::tails::{Tail, TailQueue};
 use crate::failure::Failure;
 use crate::limits;
 use crate::redis::EntryId;
@@ -86,8 +88,12 @@ struct Adapter<'l> {
     next_server: u32,
     /// Appends to partitions without a server.
     parked: AppendQueue,
-    /// Nodes of a cluster are being searched.
-    is_locating: bool,
+    /// A job connects to the server, or searches nodes of a cluster.
+    is_connecting: bool,
+    /// The time of the last search.
+    searched_at: Duration,
+    /// Requests for older records.
+    tails: TailQueue,
     retry: Retry,
 }
 
@@ -132,7 +138,9 @@ impl<'l> Adapter<'l> {
             servers: BTreeMap::new(),
             next_server: 0,
             parked: AppendQueue::default(),
-            is_locating: false,
+            is_connecting: false,
+            searched_at: Duration::ZERO,
+            tails: TailQueue::default(),
             retry: Retry::default(),
         }
     }
@@ -163,28 +171,39 @@ impl<'l> Adapter<'l> {
         }
     }
 
-    fn request_tail(&mut self, partition: Partition, number: u64, bytes: usize) {
-        let generation = self
-            .partitions
-            .follows
-            .get(partition)
-            .map(|(_, generation)| generation);
-        let state = self.partitions.state(partition);
-        let connected = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
-        let (Some(generation), Some((state, connected))) = (generation, connected) else {
+    fn request_tail(&mut self, partition: Partition, before: u64, bytes: usize) {
+        let Some((_, generation)) = self.partitions.follows.get(partition) else {
             return self.outbox.push(LogEvent::Closed { partition });
         };
-        self.jobs.push(jobs::tail(
-            connected,
-            state,
-            (partition, generation),
-            number,
+        self.tails.push(Tail {
+            partition,
+            generation,
+            before,
             bytes,
-        ));
+        });
+    }
+
+    /// Starts requests for older records.
+    fn start_tails(&mut self) {
+        loop {
+            let follows = &self.partitions.follows;
+            let is_open = |tail: &Tail| follows.is_open(tail.partition, tail.generation);
+            let Some(tail) = self.tails.take(is_open) else {
+                return;
+            };
+            let state = self.partitions.state(tail.partition);
+            let at = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
+            match at {
+                Some((state, connected)) => self.jobs.push(jobs::tail(connected, state, tail)),
+                // An open partition has a server.
+                None => self.tails.complete(),
+            }
+        }
     }
 
     /// Starts what may be done at each server.
     fn start_jobs(&mut self) {
+        self.start_tails();
         for (id, connected) in &mut self.servers {
             if !connected.is_appending && !connected.queue.is_empty() {
                 connected.is_appending = true;
@@ -219,7 +238,7 @@ impl<'l> Adapter<'l> {
                 }
             } else if reading.is_stale && !reading.is_ending {
                 reading.is_ending = true;
-                self.jobs.extend(jobs::end_read(*id, connected));
+                self.jobs.extend(jobs::end_read(connected));
             }
         }
         if is_cluster(self.redis) {
@@ -234,38 +253,33 @@ impl<'l> Adapter<'l> {
 
     fn complete(&mut self, done: Done) {
         match done {
-            Done::Connected(Ok(server)) => self.connected(*server),
-            Done::Connected(Err(failure)) => {
-                self.outbox.disconnected(&failure.to_string());
-                self.reconnect();
+            Done::Connected(outcome) => {
+                self.is_connecting = false;
+                match outcome {
+                    Ok(server) => self.connected(*server),
+                    Err(failure) => {
+                        self.outbox.disconnected(&failure.to_string());
+                        self.reconnect();
+                    }
+                }
             }
             Done::Located(location) => self.located(location),
             Done::Failed(id, failure) => self.fail(id, &failure),
             Done::Appended(id, outcomes) => self.appended(id, outcomes),
             Done::Opened(id, streams) => self.opened(id, streams),
             Done::Read(id, streams, reply) => self.read(id, streams, reply),
-            Done::ReadEnded(id) => {
-                if let Some(connected) = self.servers.get_mut(&id) {
-                    connected.reading.is_ending = false;
-                }
-            }
-            Done::Tail {
-                server,
-                partition,
-                generation,
-                before,
-                part,
-            } => self.tail(server, partition, generation, before, part),
+            Done::ReadEnded => {}
+            Done::Tail(id, tail, part) => self.tail(id, &tail, part),
         }
     }
 
     /// Connects after this time.
     fn connect(&mut self, wait: Duration) {
         let redis = self.redis;
+        self.is_connecting = true;
         if !is_cluster(redis) {
             self.jobs.push(jobs::connect(redis, wait));
         } else {
-            self.is_locating = true;
             let known = self.servers.values().map(|connected| {
                 let node = KnownNode {
                     control: connected.server.control.clone(),
@@ -274,8 +288,9 @@ impl<'l> Adapter<'l> {
                 (connected.address.clone(), node)
             });
             let known = known.collect();
+            self.searched_at = clock::monotonic();
             self.jobs
-                .push(jobs::locate(redis, wait, self.partitions.unplaced(), known));
+                .push(jobs::locate(redis, wait, self.partitions.to_search(), known));
         }
     }
 
@@ -283,10 +298,14 @@ impl<'l> Adapter<'l> {
     fn connected(&mut self, server: Server) {
         let binding = server.binding(self.redis);
         let id = self.add_server(server, String::new());
-        let partitions = self.partitions.all().map(|partition| (partition, binding));
+        let partitions = self.partitions.all().map(|partition| Placement {
+            partition,
+            binding,
+            is_asking: false,
+        });
         let partitions = partitions.collect();
         self.place(id, partitions);
-        self.outbox.connected();
+        self.outbox.reachable();
     }
 
     fn add_server(&mut self, server: Server, address: String) -> ServerId {
@@ -309,10 +328,22 @@ impl<'l> Adapter<'l> {
     }
 
     /// Partitions are at a server.
-    fn place(&mut self, id: ServerId, partitions: Vec<(Partition, Binding)>) {
+    fn place(&mut self, id: ServerId, partitions: Vec<Placement>) {
         let mut placed = BTreeMap::new();
-        for (partition, binding) in partitions {
-            placed.insert(partition, self.partitions.place(partition, id, binding));
+        for placement in partitions {
+            let partition = placement.partition;
+            let has_changed = self.partitions.place(id, placement);
+            placed.insert(partition, has_changed);
+            // One that was open while its slot moved.
+            if has_changed
+                && !self
+                    .partitions
+                    .follows
+                    .interrupt(|each| each == partition)
+                    .is_empty()
+            {
+                self.outbox.push(LogEvent::Closed { partition });
+            }
         }
         for queued in self.parked.extract(|partition| placed.contains_key(&partition)) {
             // Entries for another state of the broker may not belong into this one: the node decides again.
@@ -326,7 +357,7 @@ impl<'l> Adapter<'l> {
 
     /// Nodes of a cluster were searched.
     fn located(&mut self, location: Location) {
-        self.is_locating = false;
+        self.is_connecting = false;
         for Located {
             address,
             server,
@@ -345,26 +376,41 @@ impl<'l> Adapter<'l> {
             };
             self.place(id, partitions);
         }
-        if self.partitions.unplaced().is_empty() {
-            return self.outbox.connected();
+        if self.partitions.are_placed() {
+            return self.outbox.reachable();
         }
         if let Some(failure) = location.failure {
+            self.partitions.forget_asked();
             self.outbox.disconnected(&failure.to_string());
         }
         self.reconnect();
     }
 
     /// A partition of a cluster is at another node, or will be: it is searched again.
-    fn displace(&mut self, partition: Partition, reason: &str) {
-        if self.partitions.displace(partition) {
+    fn displace(&mut self, partition: Partition, error: &RedisError) {
+        if !is_cluster(self.redis) {
+            if let Some(id) = self.partitions.state(partition).and_then(|state| state.server) {
+                self.fail(id, &Failure::Settings(NODE_OF_CLUSTER.to_owned()));
+            }
+            return;
+        }
+        let asked = asked_node(error);
+        if self.partitions.displace(partition, asked) {
             self.outbox.push(LogEvent::Closed { partition });
         }
-        self.outbox.disconnected(reason);
-        self.reconnect();
+        match asked {
+            // The other node has it.
+            Some(_) if !self.is_connecting => self.connect(Duration::ZERO),
+            Some(_) => {}
+            None => {
+                self.outbox.disconnected(&error.to_string());
+                self.reconnect();
+            }
+        }
     }
 
     fn reconnect(&mut self) {
-        if !self.is_locating {
+        if !self.is_connecting {
             let wait = self.retry.next_wait();
             self.connect(wait);
         }
@@ -381,76 +427,6 @@ impl<'l> Adapter<'l> {
         }
         self.parked.append(connected.queue);
         self.reconnect();
-    }
-
-    fn appended(&mut self, id: ServerId, outcomes: Vec<(Queued, Outcome)>) {
-        let mut again = Vec::new();
-        let mut elsewhere = BTreeMap::new();
-        let mut failure = None;
-        let mut newest = 0;
-        for (queued, outcome) in outcomes {
-            let request = queued.append.id;
-            match outcome {
-                Outcome::Done(outcome, entry) => {
-                    newest = newest.max(entry.millis);
-                    self.outbox.appended(request, outcome);
-                }
-                Outcome::Elsewhere(error) => {
-                    elsewhere.insert(queued.append.partition, error.to_string());
-                    again.push(queued);
-                }
-                Outcome::NotMaster(error) => {
-                    again.push(queued);
-                    failure = Some(Failure::from(error));
-                }
-                Outcome::Refused(error) => {
-                    self.outbox.disconnected(&error.to_string());
-                    self.outbox.appended(request, AppendOutcome::Refused);
-                }
-                Outcome::Unknown(error) => {
-                    self.outbox.appended(request, AppendOutcome::Unknown);
-                    failure = error.map(Failure::from).or(failure);
-                }
-                Outcome::Numberless(_) | Outcome::TooLow | Outcome::Unexpected => {
-                    self.outbox.appended(request, AppendOutcome::Unknown);
-                }
-            }
-        }
-        if newest > 0 && elsewhere.is_empty() && failure.is_none() {
-            self.retry.reset();
-            if self.partitions.unplaced().is_empty() {
-                self.outbox.connected();
-            }
-        }
-        self.return_to_queue(id, again, newest, elsewhere.keys().copied().collect());
-        for (partition, reason) in elsewhere {
-            self.displace(partition, &reason);
-        }
-        if let Some(failure) = failure {
-            self.fail(id, &failure);
-        }
-    }
-
-    /// A batch has ended: appends that were not executed are the next ones, those of partitions that are elsewhere wait for them.
-    fn return_to_queue(
-        &mut self,
-        id: ServerId,
-        again: Vec<Queued>,
-        newest: u64,
-        elsewhere: BTreeSet<Partition>,
-    ) {
-        let Some(connected) = self.servers.get_mut(&id) else {
-            return self.parked.put_back(again);
-        };
-        connected.is_appending = false;
-        connected.newest_ms = connected.newest_ms.max(newest);
-        connected.queue.put_back(again);
-        if !elsewhere.is_empty() {
-            let displaced = connected
-                .queue
-                .extract(|partition| elsewhere.contains(&partition));
-            self.parked.put_back(displaced);
-        }
     }
 
     fn opened(&mut self, id: ServerId, streams: Result<Vec<OpenedStream>, RedisError>) {
@@ -478,11 +454,11 @@ impl<'l> Adapter<'l> {
                         self.set_stale(id);
                     }
                 }
-                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error.to_string()),
+                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error),
                 (ends, _) => {
                     if self.partitions.follows.close(partition, opening.generation) {
                         let reason = ends.err().map(|error| error.to_string());
-                        self.outbox.disconnected(&reason.unwrap_or_default());
+                        self.outbox.warn(&reason.unwrap_or_default());
                         self.outbox.push(LogEvent::Closed { partition });
                     }
                 }
@@ -504,16 +480,16 @@ impl<'l> Adapter<'l> {
             return;
         };
         connected.reading.is_active = false;
+        connected.reading.is_ending = false;
         let now_ms = connected.server.now_ms();
         let reply = reply.and_then(|reply| read::read_reply(reply).ok_or_else(read::unexpected));
         let read = match (reply, &*streams) {
             (Ok(read), _) => read,
             (Err(error), [stream]) if is_elsewhere(&error) => {
-                return self.displace(stream.partition, &error.to_string());
+                return self.displace(stream.partition, &error);
             }
             (Err(error), _) => return self.fail(id, &error.into()),
         };
-        self.retry.reset();
         let mut streams = streams.into_iter();
         for (name, entries) in read {
             // Streams have the order of the command; those without entries are left out.
@@ -545,14 +521,14 @@ impl<'l> Adapter<'l> {
         }
     }
 
-    fn tail(
-        &mut self,
-        id: ServerId,
-        partition: Partition,
-        generation: u32,
-        before: u64,
-        part: Result<Part, RedisError>,
-    ) {
+    fn tail(&mut self, id: ServerId, tail: &Tail, part: Result<Part, RedisError>) {
+        self.tails.complete();
+        let Tail {
+            partition,
+            generation,
+            before,
+            ..
+        } = *tail;
         if self.partitions.follows.get_mut(partition, generation).is_none() {
             return;
         }
@@ -561,7 +537,8 @@ impl<'l> Adapter<'l> {
         };
         let part = match part {
             Ok(part) => part,
-            Err(error) => return self.fail(id, &error.into()),
+            Err(error) if is_elsewhere(&error) => return self.displace(partition, &error),
+            Err(error) => return self.close(partition, generation, &error.to_string()),
         };
         let records: Vec<_> = part.entries.iter().filter_map(StreamEntry::record).collect();
         let from = if part.is_first {
@@ -579,14 +556,11 @@ impl<'l> Adapter<'l> {
         });
     }
 
-    /// Refuses appends that have waited for too long.
-    fn expire(&mut self) {
-        let now = clock::monotonic();
-        let queues = self.servers.values_mut().map(|connected| &mut connected.queue);
-        for queue in queues.chain([&mut self.parked]) {
-            for append in queue.expire(now) {
-                self.outbox.appended(append.id, AppendOutcome::Refused);
-            }
+    /// Closes one partition: the others remain open.
+    fn close(&mut self, partition: Partition, generation: u32, reason: &str) {
+        if self.partitions.follows.close(partition, generation) {
+            self.outbox.warn(reason);
+            self.outbox.push(LogEvent::Closed { partition });
         }
     }
 }

@@ -20,6 +20,32 @@ pub(super) struct PartitionState {
     pub(super) server: Option<ServerId>,
     /// The binding that it had at its last server.
     pub(super) binding: Option<Binding>,
+    /// The node that the slot moves to: it has the partition, and all commands for it are behind `ASKING`.
+    pub(super) asked: Option<Box<str>>,
+}
+
+impl PartitionState {
+    pub(super) fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+}
+
+/// A partition whose node is searched.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Search {
+    pub(super) partition: Partition,
+    pub(super) stream: String,
+    /// The node that the slot moves to, and the binding that the partition retains until it has moved.
+    pub(super) asked: Option<(String, Binding)>,
+}
+
+/// A partition that was found at a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Placement {
+    pub(super) partition: Partition,
+    pub(super) binding: Binding,
+    /// The slot still moves to the node.
+    pub(super) is_asking: bool,
 }
 
 /// The reading of an open partition.
@@ -57,6 +83,7 @@ impl Partitions {
             stream: keys::stream(prefix, partition).into(),
             server: None,
             binding: None,
+            asked: None,
         });
         Partitions {
             states: states.collect(),
@@ -78,6 +105,7 @@ impl Partitions {
         let streams = taken.into_iter().map(|opening| OpeningStream {
             opening,
             name: Arc::clone(&states[usize::from(opening.partition.0)].stream),
+            is_asking: states[usize::from(opening.partition.0)].is_asking(),
         });
         streams.collect()
     }
@@ -97,6 +125,7 @@ impl Partitions {
                 generation,
                 name: Arc::clone(&state.stream),
                 last: position.last,
+                is_asking: false,
             })
         });
         open.collect()
@@ -117,6 +146,7 @@ impl Partitions {
                 generation,
                 name: Arc::clone(&state.stream),
                 last,
+                is_asking: state.is_asking(),
             };
             Some((state.server?, connection, stream))
         });
@@ -156,28 +186,58 @@ impl Partitions {
         (0..self.states.len()).map(|index| Partition(index as u16))
     }
 
-    /// Returns the partitions that are at no server, with the keys of their streams.
-    pub(super) fn unplaced(&self) -> Vec<(Partition, String)> {
+    /// Returns whether all partitions are at servers.
+    pub(super) fn are_placed(&self) -> bool {
+        self.states.iter().all(|state| state.server.is_some())
+    }
+
+    /// Returns whether the slots of some partitions move.
+    pub(super) fn are_moving(&self) -> bool {
+        self.states.iter().any(PartitionState::is_asking)
+    }
+
+    /// Returns the partitions that are at no server, and those whose slots move.
+    pub(super) fn to_search(&self) -> Vec<Search> {
         let states = self.all().zip(&self.states);
-        let unplaced = states.filter(|(_, state)| state.server.is_none());
-        unplaced
-            .map(|(partition, state)| (partition, state.stream.to_string()))
-            .collect()
+        let searched = states.filter(|(_, state)| state.server.is_none() || state.is_asking());
+        let searched = searched.map(|(partition, state)| Search {
+            partition,
+            stream: state.stream.to_string(),
+            asked: state.asked.as_deref().map(str::to_owned).zip(state.binding),
+        });
+        searched.collect()
     }
 
     /// A partition is at a server. Returns whether it had another binding before.
-    pub(super) fn place(&mut self, partition: Partition, server: ServerId, binding: Binding) -> bool {
+    pub(super) fn place(&mut self, server: ServerId, placement: Placement) -> bool {
+        let Placement {
+            partition,
+            binding,
+            is_asking,
+        } = placement;
         let state = &mut self.states[usize::from(partition.0)];
         let has_changed = state.binding.is_some_and(|before| before != binding);
         state.server = Some(server);
         state.binding = Some(binding);
+        if !is_asking {
+            state.asked = None;
+        }
         has_changed
     }
 
-    /// A partition is at its server no more. Returns whether it was open, and is closed now.
-    pub(super) fn displace(&mut self, partition: Partition) -> bool {
-        self.states[usize::from(partition.0)].server = None;
+    /// A partition is at its server no more, and at `asked` if its slot moves there. Returns whether it was open, and is closed now.
+    pub(super) fn displace(&mut self, partition: Partition, asked: Option<&str>) -> bool {
+        let state = &mut self.states[usize::from(partition.0)];
+        state.server = None;
+        state.asked = asked.map(Box::from);
         !self.follows.interrupt(|each| each == partition).is_empty()
+    }
+
+    /// The nodes that slots move to were not found: the partitions are searched by their slots.
+    pub(super) fn forget_asked(&mut self) {
+        for state in self.states.iter_mut().filter(|state| state.server.is_none()) {
+            state.asked = None;
+        }
     }
 
     /// A server is gone. Returns the partitions that were open, and are closed now.
@@ -198,7 +258,7 @@ mod tests {
 
     use ringmain_cluster::log::{Binding, FollowFrom, Partition};
 
-    use super::{Advance, Partitions, Position};
+    use super::{Advance, Partitions, Placement, Position};
     use crate::log::redis::ServerId;
     use crate::log::redis::jobs::ReadStream;
     use crate::log::redis::number::unpack;
@@ -207,8 +267,16 @@ mod tests {
     const ONE: Partition = Partition(1);
     const RETENTION: Duration = Duration::from_secs(100);
 
+    fn placement(binding: u64, is_asking: bool) -> Placement {
+        Placement {
+            partition: ONE,
+            binding: Binding(binding),
+            is_asking,
+        }
+    }
+
     fn open(partitions: &mut Partitions, last: EntryId) -> ReadStream {
-        partitions.place(ONE, ServerId(0), Binding(7));
+        partitions.place(ServerId(0), placement(7, false));
         partitions.follows.follow(ONE, FollowFrom::Number(1));
         let opening = partitions.take_waiting(ServerId(0)).remove(0).opening;
         let position = Position {
@@ -223,6 +291,7 @@ mod tests {
             generation: opening.generation,
             name: Arc::from("{p:1}"),
             last,
+            is_asking: false,
         }
     }
 
@@ -257,21 +326,44 @@ mod tests {
     #[test]
     fn partitions_of_a_server_that_is_gone_have_none() {
         let mut partitions = Partitions::new("p", 3);
-        assert_eq!(partitions.unplaced().len(), 3);
+        assert_eq!(partitions.to_search().len(), 3);
         open(&mut partitions, unpack(1));
-        assert!(!partitions.place(ONE, ServerId(0), Binding(7)));
-        assert_eq!(partitions.unplaced().len(), 2);
+        assert!(!partitions.place(ServerId(0), placement(7, false)));
+        assert_eq!(partitions.to_search().len(), 2);
         assert_eq!(partitions.open_at(ServerId(0)).len(), 1);
         assert_eq!(partitions.remove_server(ServerId(1)), []);
         assert_eq!(partitions.remove_server(ServerId(0)), [ONE]);
         assert_eq!(
-            (partitions.unplaced().len(), partitions.open_at(ServerId(0)).len()),
+            (
+                partitions.to_search().len(),
+                partitions.open_at(ServerId(0)).len()
+            ),
             (3, 0)
         );
         assert!(
-            partitions.place(ONE, ServerId(2), Binding(8)),
+            partitions.place(ServerId(2), placement(8, false)),
             "it has another binding"
         );
-        assert!(!partitions.displace(ONE), "it was closed before");
+        assert!(!partitions.displace(ONE, None), "it was closed before");
+    }
+
+    #[test]
+    fn a_partition_whose_slot_moves_is_at_the_other_node_with_its_binding() {
+        let mut partitions = Partitions::new("p", 2);
+        open(&mut partitions, unpack(1));
+        assert!(partitions.displace(ONE, Some("b:1")), "it was open");
+        let search = |partitions: &Partitions| {
+            let found = partitions.to_search();
+            found.into_iter().find(|search| search.partition == ONE)
+        };
+        let asked = search(&partitions).and_then(|search| search.asked);
+        assert_eq!(asked, Some(("b:1".to_owned(), Binding(7))));
+        assert!(!partitions.place(ServerId(1), placement(7, true)));
+        assert!(partitions.are_moving() && search(&partitions).is_some());
+        assert!(!partitions.place(ServerId(1), placement(7, false)));
+        assert!(!partitions.are_moving() && search(&partitions).is_none());
+        partitions.displace(ONE, Some("c:1"));
+        partitions.forget_asked();
+        assert_eq!(search(&partitions).and_then(|search| search.asked), None);
     }
 }

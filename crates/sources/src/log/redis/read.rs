@@ -90,6 +90,25 @@ pub(super) fn unexpected() -> RedisError {
         .into()
 }
 
+/// Executes a command, behind `ASKING` if the slot moves to the server.
+pub(super) async fn query(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+    is_asking: bool,
+) -> Result<Value, RedisError> {
+    if !is_asking {
+        return command.query_async(connection).await;
+    }
+    let mut pipeline = redis::pipe();
+    pipeline.ignore_errors();
+    pipeline.cmd("ASKING").add_command(command.clone());
+    let replies: Vec<Result<Value, RedisError>> = pipeline.query_async(connection).await?;
+    replies
+        .into_iter()
+        .next_back()
+        .unwrap_or_else(|| Err(unexpected()))
+}
+
 /// The command for the ends of a stream.
 pub(super) fn ends_command(stream: &str) -> Cmd {
     let mut command = cmd("XINFO");
@@ -217,28 +236,34 @@ pub(super) struct Part {
     pub(super) is_first: bool,
 }
 
-/// Reads the part of a stream that is directly below a number, of this size in bytes approximately.
+/// Reads the part of a stream that is directly below a number, of this size in bytes approximately. `sizes`: those of other entries.
 pub(super) async fn tail(
     mut connection: MultiplexedConnection,
-    stream: &str,
+    (stream, is_asking): (&str, bool),
     number: u64,
     size: usize,
+    mut sizes: ReadSize,
 ) -> Result<Part, RedisError> {
     let mut part = Part::default();
     let mut end = before(number);
     let mut read = 0;
+    // Older entries may be much larger than the newest ones: few show their size.
+    let mut most = limits::LOG_READ_RECORDS[0];
     // Descending.
     while read < size && !part.is_first {
+        let count = sizes.count_within(size - read).min(most);
+        most = TAIL_ENTRIES;
         let mut command = cmd("XREVRANGE");
         command
             .arg(stream)
             .arg(end.to_string())
             .arg("-")
             .arg("COUNT")
-            .arg(TAIL_ENTRIES);
-        let entries = command.query_async(&mut connection).await?;
+            .arg(count);
+        let entries = query(&mut connection, &command, is_asking).await?;
         let entries = entries_of(entries).ok_or_else(unexpected)?;
-        part.is_first = entries.len() < TAIL_ENTRIES;
+        part.is_first = entries.len() < count;
+        sizes.note(entries.len(), entries.iter().map(|entry| entry.bytes.len()).sum());
         for entry in entries {
             if read >= size {
                 part.is_first = false;
@@ -260,7 +285,7 @@ pub(super) async fn tail(
 }
 
 /// The number of entries of each stream that one read returns, by the size of those before.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct ReadSize {
     average: usize,
 }
@@ -285,6 +310,11 @@ impl ReadSize {
         let [least, most] = limits::LOG_READ_RECORDS;
         (limits::LOG_READ_BYTES / (self.average.max(1) * streams.max(1))).clamp(least, most)
     }
+
+    /// Returns the number of entries that have so many bytes: one at least.
+    fn count_within(&self, bytes: usize) -> usize {
+        (bytes / self.average.max(1)).clamp(1, TAIL_ENTRIES)
+    }
 }
 
 /// The state of a partition at its opening.
@@ -294,7 +324,9 @@ pub(super) fn opened_event(opening: &Opening, binding: Binding, ends: &Ends, now
         FollowFrom::Number(number) => number,
         FollowFrom::Recent(time) => {
             let millis = now_ms.unsigned_abs().saturating_sub(time.as_millis() as u64);
-            pack(EntryId { millis, sequence: 0 }).unwrap_or(0)
+            // The clock of a server may be behind the newest entry, and another server's behind this one's.
+            let recent = pack(EntryId { millis, sequence: 0 }).unwrap_or(0);
+            recent.min(ends.last_number() + 1)
         }
     };
     Opened {
@@ -308,10 +340,14 @@ pub(super) fn opened_event(opening: &Opening, binding: Binding, ends: &Ends, now
 
 #[cfg(test)]
 mod tests {
-    use redis::Value;
+    use std::time::Duration;
 
-    use super::{Ends, ReadSize, StreamEntry, before, read_command, read_reply};
+    use redis::Value;
+    use ringmain_cluster::log::{Binding, FollowFrom, Partition};
+
+    use super::{Ends, ReadSize, StreamEntry, TAIL_ENTRIES, before, opened_event, read_command, read_reply};
     use crate::limits::{LOG_READ_BYTES, LOG_READ_RECORDS};
+    use crate::log::follows::Opening;
     use crate::log::redis::number::{SEQUENCES, unpack};
     use crate::redis::EntryId;
 
@@ -396,6 +432,29 @@ mod tests {
     }
 
     #[test]
+    fn recent_records_begin_directly_above_the_newest_one_at_the_latest() {
+        let ends = Ends {
+            first: Some(unpack(5)),
+            last: unpack(9 * SEQUENCES),
+        };
+        let opened = |from, now_ms: u64| {
+            let opening = Opening {
+                partition: Partition(1),
+                generation: 1,
+                from,
+            };
+            opened_event(&opening, Binding(3), &ends, now_ms as i64).from
+        };
+        let recent = FollowFrom::Recent(Duration::from_millis(2));
+        let now_ms = unpack(8 * SEQUENCES).millis;
+        assert_eq!(opened(recent, now_ms), 6 * SEQUENCES);
+        // The newest entry is older, and the next one may be of a server whose clock is behind.
+        assert_eq!(opened(recent, now_ms + 60_000), 9 * SEQUENCES + 1);
+        assert_eq!(opened(recent, 0), 5);
+        assert_eq!(opened(FollowFrom::Number(20 * SEQUENCES), now_ms), 20 * SEQUENCES);
+    }
+
+    #[test]
     fn reads_are_bounded_by_bytes() {
         let mut size = ReadSize::default();
         let [least, most] = LOG_READ_RECORDS;
@@ -408,5 +467,10 @@ mod tests {
         assert_eq!(size.count(1), most);
         assert!((least..most).contains(&size.count(64)));
         size.note(0, 0);
+        size.note(1, 1000);
+        assert_eq!(
+            [0, 999, 5000, 1 << 20].map(|bytes| size.count_within(bytes)),
+            [1, 1, 5, TAIL_ENTRIES]
+        );
     }
 }

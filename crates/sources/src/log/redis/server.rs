@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{InfoDict, cmd, pipe};
+use redis::{ConnectionAddr, InfoDict, cmd, pipe};
 use ringmain_cluster::log::Binding;
 use ringmain_gateway::model::{RedisLog, RedisLoss};
 use ringmain_sys::clock;
@@ -21,6 +21,9 @@ pub(super) const READ_RESPONSE_TIME: Duration = Duration::from_millis(2900);
 /// The time within which the server is located and its connections are opened.
 const OPEN_TIMEOUT: Duration = Duration::from_millis(1500);
 
+/// The failure of a configuration without the nodes of the cluster.
+pub(super) const NODE_OF_CLUSTER: &str = "the server is a node of a cluster: set `cluster: true`";
+
 /// A server that accepts writes.
 pub(super) struct Server {
     /// For commands that return at once.
@@ -31,6 +34,8 @@ pub(super) struct Server {
     pub(super) reading_id: Option<i64>,
     /// The identifier that the server draws when it starts, and that a promoted replica has of its own.
     pub(super) run_id: String,
+    /// Its address. `None`: it is a node of a cluster.
+    pub(super) address: Option<ConnectionAddr>,
     /// Its clock, less that of this machine, in milliseconds.
     ahead_ms: i64,
     pub(super) durability: Durability,
@@ -74,12 +79,20 @@ impl Server {
         };
         let mut control = open(limits::LOG_RESPONSE_TIME).await?;
         let mut reading = open(READ_RESPONSE_TIME).await?;
-        let (info, time): (InfoDict, (i64, i64)) = pipe()
+        let (info, replication, time): (InfoDict, InfoDict, (i64, i64)) = pipe()
             .cmd("INFO")
             .arg("server")
+            .cmd("INFO")
+            .arg("replication")
             .cmd("TIME")
             .query_async(&mut control)
             .await?;
+        if address.is_none() && is_cluster_node(&info) {
+            return Err(Failure::Settings(NODE_OF_CLUSTER.to_owned()));
+        }
+        let own_address = access.connection_address().filter(|_| address.is_none());
+        let name = own_address.as_ref().map(ToString::to_string);
+        require_master(&replication, address.or(name.as_deref()).unwrap_or_default())?;
         let run_id: Option<String> = info.get("run_id");
         let run_id = run_id.ok_or_else(|| Failure::Ended("INFO server has no run_id".to_owned()))?;
         // A user may not have this permission: then new reads begin when the one before has ended.
@@ -93,6 +106,7 @@ impl Server {
             reading,
             reading_id,
             run_id,
+            address: own_address,
             ahead_ms: time.0 * 1000 + time.1 / 1000 - now_ms(),
             durability,
         })
@@ -115,6 +129,34 @@ pub(super) fn lossless_binding(redis: &RedisLog) -> Option<Binding> {
         RedisLoss::Possible => None,
         RedisLoss::None { .. } => Some(binding(&[b"redis", redis.prefix.as_bytes()])),
     }
+}
+
+/// Checks that a server is a master: a replica accepts nothing.
+///
+/// # Errors
+/// It is not, or does not respond.
+pub(super) async fn check_role(
+    control: &mut MultiplexedConnection,
+    address: &ConnectionAddr,
+) -> Result<(), Failure> {
+    let info: InfoDict = cmd("INFO").arg("replication").query_async(control).await?;
+    require_master(&info, &address.to_string())
+}
+
+fn require_master(replication: &InfoDict, address: &str) -> Result<(), Failure> {
+    match replication.get::<String>("role") {
+        Some(role) if role != "master" => Err(Failure::Ended(format!(
+            "expected a master at {address}, found role:{role}"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether `INFO server` is that of a cluster's node.
+fn is_cluster_node(info: &InfoDict) -> bool {
+    // Valkey has another name for it, unless it is to be as Redis.
+    let mode = |name| info.get::<String>(name).is_some_and(|mode| mode == "cluster");
+    mode("redis_mode") || mode("server_mode")
 }
 
 fn now_ms() -> i64 {

@@ -183,6 +183,24 @@ fn reading_begins_with_the_requested_number_or_with_recent_records() {
 }
 
 #[test]
+fn a_subject_that_is_empty_begins_above_the_messages_of_others() {
+    let Some(server) = start() else { return };
+    let mut node = Node::new(engine(&[&server], 1));
+    node.append_all(1, 0..10);
+    node.until("all outcomes", |node| node.outcomes.len() == 10);
+    // The retention has deleted them.
+    server
+        .request("$JS.API.STREAM.PURGE.LOG", r#"{"seq":8}"#)
+        .expect("a response");
+    for from in [FROM_START, FollowFrom::Recent(Duration::from_secs(300))] {
+        let opened = node.open(0, from);
+        assert_eq!((opened.first, opened.end, opened.from), (8, 7, 8), "{from:?}");
+    }
+    node.append_until_done(0, 7);
+    node.until_content(0, 7);
+}
+
+#[test]
 fn a_key_is_appended_once() {
     let Some(server) = start() else { return };
     let mut node = Node::new(engine(&[&server], 1));
@@ -260,6 +278,46 @@ fn a_stream_of_another_subject_is_refused() {
     });
     let append = node.append(0, 1);
     assert_eq!(node.outcome(append), AppendOutcome::Refused);
+}
+
+#[test]
+fn an_entry_above_the_limit_of_the_server_is_refused_alone() {
+    let Some(server) = start() else { return };
+    let mut node = Node::new(engine(&[&server], 1));
+    node.open(0, FROM_START);
+    node.append_until_done(0, 0);
+    let appends = node.append_all(0, 1..3);
+    let large = node.append_bytes(0, vec![0; 2 << 20]);
+    node.append_all(0, 3..5);
+    assert_eq!(node.outcome(large), AppendOutcome::Refused);
+    node.until("the others", |node| node.outcomes.len() as u64 == large + 3);
+    for append in [appends, large - 1, large + 1, large + 2] {
+        number(&node.outcomes[&append]);
+    }
+    node.until_content(0, 4);
+    assert_eq!(node.contents(0), all(0..5));
+    assert_eq!((node.closed.len(), node.opened.len()), (0, 1), "it remains open");
+}
+
+#[test]
+fn outcomes_are_reported_in_time_if_nothing_is_acknowledged() {
+    const APPENDS: u64 = 100;
+    let Some(server) = start() else { return };
+    let config = r#"{"name":"LOG","subjects":["log.*"],"storage":"file","no_ack":true}"#;
+    server
+        .request("$JS.API.STREAM.CREATE.LOG", config)
+        .expect("a response");
+    let mut node = Node::new(engine(&[&server], 1));
+    node.open(0, FROM_START);
+    // One after the other they would take longer than this waits.
+    node.append_all(0, 0..APPENDS);
+    node.until("all outcomes", |node| node.outcomes.len() as u64 == APPENDS);
+    assert!(
+        node.outcomes
+            .values()
+            .all(|outcome| *outcome == AppendOutcome::Unknown)
+    );
+    node.until_content(0, APPENDS - 1);
 }
 
 #[test]

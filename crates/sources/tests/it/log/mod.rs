@@ -105,6 +105,19 @@ impl Node {
         first
     }
 
+    /// Requests an append of bytes. Returns the number of the request.
+    fn append_bytes(&mut self, partition: u16, bytes: Vec<u8>) -> u64 {
+        self.appends += 1;
+        let append = Append {
+            id: self.appends - 1,
+            partition: Partition(partition),
+            entry: bytes.into(),
+            key: None,
+        };
+        self.request(vec![LogRequest::Append(append)]);
+        self.appends - 1
+    }
+
     /// The same with the key of a publication.
     fn append_once(&mut self, partition: u16, content: u64, key: &str) -> u64 {
         self.appends += 1;

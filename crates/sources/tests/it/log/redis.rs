@@ -249,19 +249,7 @@ fn the_log_follows_the_master_of_sentinels() {
     let Some(mut master) = DurableRedis::start(&[]) else {
         return;
     };
-    let port = master.port().to_string();
-    let of_master = [
-        "--replicaof",
-        "127.0.0.1",
-        &port,
-        "--repl-diskless-sync-delay",
-        "0",
-    ];
-    let replica = DurableRedis::start(&of_master).expect("it is installed");
-    wait::until("the replica", || {
-        let role = replica.call(&["ROLE"]);
-        role.list().get(3).map(RedisReply::text) == Some("connected")
-    });
+    let replica = start_replica(&master);
     let sentinel = DurableRedis::start_sentinel("main", &master).expect("it is installed");
     wait::until("the replica at the Sentinel", || {
         sentinel.call(&["SENTINEL", "replicas", "main"]).list().len() == 1
@@ -297,4 +285,131 @@ fn the_log_follows_the_master_of_sentinels() {
             "{content} is lost"
         );
     }
+}
+
+/// Starts a replica of a server that is connected to it.
+fn start_replica(master: &DurableRedis) -> DurableRedis {
+    let port = master.port().to_string();
+    let of_master = [
+        "--replicaof",
+        "127.0.0.1",
+        &port,
+        "--repl-diskless-sync-delay",
+        "0",
+    ];
+    let replica = DurableRedis::start(&of_master).expect("it is installed");
+    wait::until("the replica", || {
+        let role = replica.call(&["ROLE"]);
+        role.list().get(3).map(RedisReply::text) == Some("connected")
+    });
+    replica
+}
+
+#[test]
+fn a_server_that_is_or_becomes_a_replica_is_not_healthy() {
+    let Some(master) = DurableRedis::start(&[]) else {
+        return;
+    };
+    let replica = start_replica(&master);
+    let is_refused = |node: &Node| {
+        let health = node.health.last();
+        health.is_some_and(|health| !health.is_connected && health.reason.contains("found role:slave"))
+    };
+    let mut of_replica = Node::new(engine(&replica));
+    of_replica.until("a reason", is_refused);
+    assert_eq!(
+        of_replica.health.len(),
+        1,
+        "it does not flap: {:?}",
+        of_replica.health
+    );
+    // It reads only, so that no append finds it out.
+    let mut node = Node::new(engine(&master));
+    node.open(0, FROM_START);
+    node.until("a connection", |node| {
+        node.health.last().is_some_and(|health| health.is_connected)
+    });
+    let port = replica.port().to_string();
+    replica.call(&["REPLICAOF", "NO", "ONE"]);
+    master.call(&["REPLICAOF", "127.0.0.1", &port]);
+    node.until("a reason", is_refused);
+    node.until_closed(0);
+}
+
+#[test]
+fn a_server_that_refuses_appends_is_not_healthy_until_it_accepts_one() {
+    let Some(redis) = DurableRedis::start(&["--min-replicas-to-write", "1"]) else {
+        return;
+    };
+    let mut node = Node::new(engine(&redis));
+    node.open(0, FROM_START);
+    for content in 0..5 {
+        let append = node.append(0, content);
+        assert_eq!(node.outcome(append), AppendOutcome::Refused);
+    }
+    let states =
+        |node: &Node| -> Vec<bool> { node.health.iter().map(|health| health.is_connected).collect() };
+    assert_eq!(states(&node), [true, false], "it does not flap");
+    redis.call(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    node.append_until_done(0, 5);
+    node.until("its health", |node| states(node) == [true, false, true]);
+    assert_eq!(node.closed, [], "it is read all the time");
+}
+
+#[test]
+fn few_of_the_older_entries_that_are_large_are_read() {
+    let Some(redis) = DurableRedis::start(&[]) else {
+        return;
+    };
+    let mut node = Node::new(engine(&redis));
+    node.open(0, FROM_START);
+    let mut newest = 0;
+    for _ in 0..200 {
+        let append = node.append_bytes(0, vec![0; 100_000]);
+        newest = number(&node.outcome(append));
+    }
+    node.open(0, FollowFrom::Number(newest));
+    let sent = || {
+        let info = redis.call(&["INFO", "stats"]);
+        let line = info
+            .text()
+            .lines()
+            .find_map(|line| line.strip_prefix("total_net_output_bytes:"));
+        line.and_then(|bytes| bytes.trim().parse::<u64>().ok())
+            .expect("bytes")
+    };
+    let before = sent();
+    node.request(vec![LogRequest::Tail {
+        partition: Partition(0),
+        before: newest,
+        bytes: 250_000,
+    }]);
+    node.until("a part", |node| node.older.len() == 1);
+    assert_eq!(node.older[0].2.len(), 3);
+    let read = sent() - before;
+    assert!(read < 3_000_000, "{read} bytes");
+}
+
+#[test]
+fn a_partition_that_cannot_be_read_is_closed_alone() {
+    let Some(redis) = DurableRedis::start(&[]) else {
+        return;
+    };
+    let mut node = Node::new(engine(&redis));
+    node.open(0, FROM_START);
+    node.open(1, FROM_START);
+    let newest = node.append_until_done(0, 1);
+    node.append_until_done(1, 1);
+    // No stream: commands for it fail.
+    redis.call(&["DEL", "{log:1}"]);
+    redis.call(&["SET", "{log:1}", "x"]);
+    node.request(vec![LogRequest::Tail {
+        partition: Partition(1),
+        before: newest,
+        bytes: 1,
+    }]);
+    node.until_closed(1);
+    node.append_until_done(0, 2);
+    node.until_content(0, 2);
+    assert_eq!(node.closed, [], "the other one remains open");
 }

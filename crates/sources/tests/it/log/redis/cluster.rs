@@ -1,6 +1,6 @@
 //! A Redis Cluster whose slots move and whose masters are replaced.
 
-use ringmain_cluster::log::{AppendOutcome, FollowFrom};
+use ringmain_cluster::log::{AppendOutcome, FollowFrom, Health};
 use ringmain_gateway::model::{RedisDeployment, RedisLoss};
 use ringmain_testkit::redis::{DurableRedis, RedisReply};
 use ringmain_testkit::wait;
@@ -47,6 +47,12 @@ fn slot_of(node: &DurableRedis, key: &str) -> u16 {
 
 /// Moves a slot with all its keys.
 fn move_slot(slot: u16, from: &DurableRedis, to: &DurableRedis) {
+    move_keys(slot, from, to);
+    finish_move(slot, from, to);
+}
+
+/// Moves the keys of a slot, which both nodes have then.
+fn move_keys(slot: u16, from: &DurableRedis, to: &DurableRedis) {
     let (slot, source, target, port) = (slot.to_string(), id(from), id(to), to.port().to_string());
     to.call(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &source]);
     from.call(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &target]);
@@ -59,6 +65,10 @@ fn move_slot(slot: u16, from: &DurableRedis, to: &DurableRedis) {
         migrate.extend(keys.list().iter().map(RedisReply::text));
         from.call(&migrate);
     }
+}
+
+fn finish_move(slot: u16, from: &DurableRedis, to: &DurableRedis) {
+    let (slot, target) = (slot.to_string(), id(to));
     for node in [to, from] {
         node.call(&["CLUSTER", "SETSLOT", &slot, "NODE", &target]);
     }
@@ -114,6 +124,53 @@ fn a_slot_that_moves_keeps_its_life_and_loses_nothing() {
 }
 
 #[test]
+fn a_partition_whose_slot_moves_slowly_is_served_by_the_other_node() {
+    let Some(nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
+        return;
+    };
+    let addresses: Vec<&DurableRedis> = nodes.iter().collect();
+    let mut node = Node::new(engine_at(
+        &addresses,
+        RedisDeployment::Cluster,
+        RedisLoss::Possible,
+    ));
+    let before = node.open(0, FROM_START);
+    node.append_until_done(0, 1);
+    let slot = slot_of(&nodes[0], "{log:0}");
+    let (from, to) = if slot < 8192 {
+        (&nodes[0], &nodes[1])
+    } else {
+        (&nodes[1], &nodes[0])
+    };
+    let run_id = |at: &DurableRedis| at.call(&["HGET", "{log:0}:server", "run_id"]);
+    let bound = run_id(from);
+    move_keys(slot, from, to);
+    // The stream is at the other node, and the slot still at this one.
+    let append = node.append(0, 2);
+    let outcome = node.outcome(append);
+    assert!(matches!(outcome, AppendOutcome::Appended(_)), "{outcome:?}");
+    node.until_closed(0);
+    let after = node.open(0, FROM_START);
+    assert_eq!(after.binding, before.binding);
+    node.append_until_done(0, 3);
+    node.until_content(0, 3);
+    let keyed = node.append_once(0, 9, "a");
+    assert_eq!(
+        node.outcome(keyed),
+        AppendOutcome::Refused,
+        "a key waits for the move"
+    );
+    finish_move(slot, from, to);
+    node.until("another server of the partition", |_| run_id(to) != bound);
+    let keyed = node.append_once(0, 4, "b");
+    let outcome = node.outcome(keyed);
+    assert!(matches!(outcome, AppendOutcome::Appended(_)), "{outcome:?}");
+    node.until_content(0, 4);
+    assert_eq!(node.contents(0), [1, 2, 3, 4]);
+    assert_eq!(node.closed, [], "it remains open");
+}
+
+#[test]
 fn a_replica_that_is_promoted_is_another_state() {
     let Some(mut nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
         return;
@@ -149,4 +206,31 @@ fn a_replica_that_is_promoted_is_another_state() {
     node.append_until_done(0, 2);
     node.until_content(0, 2);
     assert_eq!(node.contents(0), [1, 2]);
+}
+
+#[test]
+fn a_node_of_a_cluster_is_refused_without_the_setting() {
+    let Some(nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
+        return;
+    };
+    let mut node = Node::new(engine_at(
+        &[&nodes[0]],
+        RedisDeployment::Single,
+        RedisLoss::Possible,
+    ));
+    let is_refused = |health: &Health| !health.is_connected && health.reason.contains("`cluster: true`");
+    node.until("a reason", |node| node.health.last().is_some_and(is_refused));
+    for partition in 0..4 {
+        node.follow(partition, FROM_START);
+        let append = node.append(partition, 1);
+        assert_eq!(node.outcome(append), AppendOutcome::Refused);
+    }
+    let connections = || {
+        let clients = nodes[0].call(&["CLIENT", "LIST", "TYPE", "normal"]);
+        clients.text().lines().count()
+    };
+    // Those of one attempt, and this one.
+    wait::until("few connections", || connections() <= 3);
+    assert!(connections() <= 3, "{}", connections());
+    assert_eq!(node.opened, []);
 }
