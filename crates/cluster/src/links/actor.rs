@@ -57,7 +57,7 @@ struct OtherLog {
     name: Arc<str>,
     /// The last time that it was met.
     met: Duration,
-    /// It was there first: this node is not ready.
+    /// It has served before this node, which is not ready.
     is_older: bool,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct NewestRecords {
     records: VecDeque<Record>,
     limit: usize,
     bytes: usize,
-    /// The bytes of all that were read.
+    /// The bytes of every record that was read.
     read: usize,
 }
 

@@ -133,7 +133,7 @@ async fn stream_state(context: &Context, stream: &str) -> Result<Option<StreamSt
 /// Publications whose acknowledgements are awaited.
 pub(super) struct Acks {
     sent: Vec<(Queued, PublishAckFuture)>,
-    /// The time at which the outcomes of all are reported.
+    /// The time at which every outcome is reported.
     deadline: Instant,
 }
 

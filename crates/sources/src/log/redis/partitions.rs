@@ -20,7 +20,7 @@ pub(super) struct PartitionState {
     pub(super) server: Option<ServerId>,
     /// The binding that it had at its last server.
     pub(super) binding: Option<Binding>,
-    /// The node that the slot moves to. The partition is there, and all commands for it are behind `ASKING`.
+    /// The node that the slot moves to: it has the partition, and all commands for it are behind `ASKING`.
     pub(super) asked: Option<Box<str>>,
 }
 
