@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod authz_response;
 pub mod channel_pattern;
 pub mod cluster_frames;
 pub mod config;
@@ -56,6 +57,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "addr",
         run: addr::run,
+    },
+    Target {
+        name: "authz_response",
+        run: authz_response::run,
     },
     Target {
         name: "channel_pattern",

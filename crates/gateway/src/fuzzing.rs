@@ -1,5 +1,8 @@
 //! Access for fuzz targets to private parsers.
 
+use ringmain_wire::h1::FieldBlock;
+
+use crate::policy::authz_outcome;
 use crate::rate::resp;
 
 /// The most bytes of a Redis reply that are buffered before the reply is complete.
@@ -34,4 +37,21 @@ pub fn redis_reply(bytes: &[u8]) -> Result<Option<(RedisReply, usize)>, ()> {
         };
         (reply, used)
     }))
+}
+
+/// The outcome of an authorization service's response over gRPC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AuthzOutcome {
+    /// Not a message, or a failure.
+    Failed,
+    /// The request is refused with this status and these headers.
+    Denied(u16, FieldBlock),
+    /// The request is allowed: the headers that are set, and the query.
+    Allowed(FieldBlock, String),
+}
+
+/// Reads a response, and changes `query` as it demands.
+#[must_use]
+pub fn authz_response(message: &[u8], query: &str) -> AuthzOutcome {
+    authz_outcome(message, query)
 }

@@ -12,6 +12,7 @@ pub mod filter;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod gateway;
+mod grpc;
 pub mod health;
 mod l4;
 pub mod limits;

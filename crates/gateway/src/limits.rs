@@ -164,6 +164,16 @@ pub const AUTHZ_REQUEST_BYTES: u64 = 1 << 20;
 /// Bytes of the body of an external authorization service's refusal. A longer one counts as a failure of the service.
 pub const AUTHZ_BODY_BYTES: u64 = 64 * 1024;
 
+/// Bytes of the response of an external authorization service over gRPC. A longer one counts as a failure of the service.
+pub const AUTHZ_MESSAGE_BYTES: u32 = 128 * 1024;
+
+/// Changes of headers and query parameters that such a response demands. With more it counts as a failure of the service; further headers
+/// of a refusal are not sent.
+pub const AUTHZ_CHANGES: usize = 128;
+
+/// Bytes of the dynamic metadata of such a response, as JSON, in the access log. Longer metadata is not logged.
+pub const AUTHZ_METADATA_BYTES: usize = 1024;
+
 /// Bytes of the intermediate certificates of a client that are forwarded to an upstream. With more none are.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
 
@@ -283,6 +293,9 @@ pub const UPSTREAM_PING_WAIT: Duration = Duration::from_secs(10);
 /// Bytes of a line of a local response that gRPC clients receive as `grpc-message`. A longer line is not sent.
 pub const GRPC_MESSAGE_BYTES: usize = 1024;
 
+/// Bytes of capacity that a call of the gateway's own over gRPC retains for its next message.
+pub const GRPC_MESSAGE_KEPT: usize = 16 * 1024;
+
 /// Bytes of capacity that the write buffer of an HTTP/2 connection retains.
 pub const SESSION_OUT_KEPT: usize = 16 * 1024;
 
@@ -396,6 +409,9 @@ pub const COUNTED_ROUTES: usize = 1000;
 /// Pairs of a route and an upstream that have counters of their own, since the start. Further ones are counted together. Each pair takes 3
 /// KiB in each worker that had a request of the pair.
 pub const COUNTED_SERIES: usize = 2000;
+
+/// Pairs of an extension and an upstream that a worker counts individually, since the start. Further ones are counted together.
+pub const COUNTED_EXTENSIONS: usize = 1000;
 
 /// Status codes that a worker counts individually for a route and an upstream: the first ones. Further ones are counted by class.
 pub const COUNTED_CODES: usize = 32;

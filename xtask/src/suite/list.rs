@@ -326,6 +326,14 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "extensions",
+        about: "Envoy and the gateway in front of the same authorization service (grpcio) and origin: 750 generated requests, the same attributes, decisions, requests and responses; two minutes, needs Python and its package registry",
+        lines: &[
+            RELEASE,
+            Line::new("tests/extensions/run.sh target/release/ringmain"),
+        ],
+    },
+    Suite {
         name: "http2-browsers",
         about: "HTTP/2, WebSockets on its streams, server-sent events and gRPC-Web through the gateway as Chromium and Firefox see them; a minute, needs both, Node and the package registry",
         lines: &[

@@ -106,7 +106,14 @@ const PAGES: [Page; 17] = [
     Page {
         file: "authentication.md",
         title: "Authentication",
-        objects: &["JwtProvider", "Jwt", "ApiKeys", "BasicAuth", "ExternalAuth"],
+        objects: &[
+            "JwtProvider",
+            "Jwt",
+            "ApiKeys",
+            "BasicAuth",
+            "ExternalAuth",
+            "GrpcCheck",
+        ],
         guides: &[
             ("jwt", "JWT"),
             ("api-keys", "API keys"),

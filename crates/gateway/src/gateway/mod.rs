@@ -54,7 +54,9 @@ use crate::proxy;
 use crate::proxy::push::PushQueries;
 use crate::resolve::{LookupError, ResolvedName, ResolverSettings};
 use crate::stats::upstreams::{CounterStatus, UpstreamStatus};
-use crate::stats::{DatagramReport, Metrics, RouteReport, SeriesReport, StreamReport, WorkerCounters};
+use crate::stats::{
+    DatagramReport, ExtensionReport, Metrics, RouteReport, SeriesReport, StreamReport, WorkerCounters,
+};
 use crate::table::{Problem, Table};
 use crate::udp::DatagramRelay;
 use crate::upstream::UpstreamState;
@@ -302,6 +304,12 @@ impl Gateway {
     #[must_use]
     pub fn fault_counts(&self) -> Vec<(Fault, u64)> {
         self.0.metrics.faults()
+    }
+
+    /// Returns the counts of calls to external services that take part in requests, by extension and upstream.
+    #[must_use]
+    pub fn extension_reports(&self) -> Vec<ExtensionReport> {
+        self.0.metrics.extensions()
     }
 
     /// Returns the push metrics of clients and channels. `None`: push has never been configured.

@@ -96,7 +96,7 @@ pub use origin::{Origin, OriginPort};
 pub use password::PasswordHash;
 pub use policy::{
     Addresses, ApiKey, ApiKeys, AuthzRequest, BasicAuth, ClientCertificate, Cors, CredentialSource,
-    ExternalAuth, Policy, User,
+    ExternalAuth, GrpcCheck, Policy, User,
 };
 pub use process::{
     AccessLog, AccessLogFormat, Admin, LogDestination, PerAddressLimit, ProcessLimits, ProcessLog,

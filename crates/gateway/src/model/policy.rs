@@ -135,10 +135,10 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// An external authorization service, which is queried over HTTP with the head of each request, and with its body up to
+/// An external authorization service, which is queried over HTTP or gRPC with the head of each request, and with its body up to
 /// [`body`](Self::body).
 ///
-/// A status of [`allowed`](Self::allowed) allows the request. Another one up to 499 refuses it, and one from 300 on is sent to the client.
+/// Over HTTP a status of [`allowed`](Self::allowed) allows the request. Another one up to 499 refuses it, and one from 300 on is sent to the client.
 /// Anything else is a failure for this request: other statuses, no response in time, an upstream that is at its limit or unreachable. A
 /// failure does not affect other requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,9 +176,20 @@ pub struct ExternalAuth {
     pub timeout: Duration,
     /// Allows a request if the service fails; never because of a limit of the gateway. Default: `false`, 503.
     pub fail_open: bool,
+    /// The status of the response to a request that is refused because the service fails, from 400 to 599. Default: 503.
+    pub failure_status: Option<u16>,
 }
 
 impl ExternalAuth {
+    /// Returns the settings of queries over gRPC.
+    #[must_use]
+    pub fn grpc(&self) -> Option<&GrpcCheck> {
+        match &self.ask {
+            AuthzRequest::Grpc(check) => Some(check),
+            AuthzRequest::Prefix(_) | AuthzRequest::Path(_) => None,
+        }
+    }
+
     /// Creates a policy for this service and form of query, with defaults otherwise.
     #[must_use]
     pub fn new(upstream: Target, ask: AuthzRequest) -> ExternalAuth {
@@ -200,17 +211,38 @@ impl ExternalAuth {
             identity: None,
             timeout: Duration::from_secs(1),
             fail_open: false,
+            failure_status: None,
         }
     }
 }
 
-/// The form of a query to an authorization service. `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For` are always sent.
+/// The form of a query to an authorization service. Over HTTP `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For` are always sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthzRequest {
     /// The request's method, with this prefix before its path and query. The prefix is empty, or begins with `/` and does not end with it.
     Prefix(Arc<str>),
     /// GET of this path and query.
     Path(Arc<str>),
+    /// The method `envoy.service.auth.v3.Authorization/Check` over gRPC. The upstream must speak HTTP/2.
+    ///
+    /// The service receives all request headers, unless [`request_headers`](ExternalAuth::request_headers) lists some. It changes request
+    /// headers as it decides; clients cannot send those in [`upstream_headers`](ExternalAuth::upstream_headers).
+    Grpc(Arc<GrpcCheck>),
+}
+
+/// Settings of queries to an authorization service over gRPC.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GrpcCheck {
+    /// Values for the service, each name once (`context_extensions`).
+    pub context: Vec<(String, String)>,
+    /// Sends the beginning of a body that exceeds [`ExternalAuth::body`], and forwards the request. Default: `false`, 413.
+    pub partial_body: bool,
+    /// Sends each body as bytes (`raw_body`). Default: `false`, only those that are not UTF-8.
+    pub raw_body: bool,
+    /// Sends the client's certificate. Default: `false`, only the name in it.
+    pub certificate: bool,
+    /// The name of the text in the service's dynamic metadata that identifies the client. Default: `None`.
+    pub identity_metadata: Option<Arc<str>>,
 }
 
 /// Cross-origin resource sharing, as the Fetch standard defines it. The gateway answers preflight requests.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! pieces of the client ─▶ held ─┬─ end of the body ─▶ the authorization service, then the upstream
-//!                               ├─ more than the policy's limit ─▶ 413
+//!                               ├─ more than the policy's limit ─▶ 413, or, if a part suffices, the same
 //!                               └─ more than the worker's limit ─▶ 503
 //! ```
 //!
@@ -26,6 +26,7 @@ pub(super) struct CollectedBody {
     worker: Rc<Worker>,
     bytes: Vec<u8>,
     counted: Cell<usize>,
+    is_complete: bool,
 }
 
 impl CollectedBody {
@@ -34,11 +35,17 @@ impl CollectedBody {
             worker: Rc::clone(worker),
             bytes: Vec::new(),
             counted: Cell::new(0),
+            is_complete: false,
         }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// Returns whether these are all bytes of the body.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// Adds a piece. Returns `false` if the worker's limit of collected bytes is reached.
@@ -67,32 +74,33 @@ impl Drop for CollectedBody {
     }
 }
 
-/// Collects the body of a request, unless another policy has. A request to upgrade the protocol that declares a body is forwarded
-/// with that body and without the upgrade, so its body is collected, too.
-pub(super) async fn collect_body(at: &PolicyInput<'_, '_>, cleared: &mut Cleared, limit: u64) -> StepResult {
+/// Collects the body of a request, as far as no other policy has. `partial`: the beginning of a body that exceeds `limit` suffices; the
+/// rest is relayed later. A request to upgrade the protocol that declares a body is forwarded with that body and without the upgrade, so
+/// its body is collected, too.
+pub(super) async fn collect_body(
+    at: &PolicyInput<'_, '_>,
+    cleared: &mut Cleared,
+    limit: u64,
+    partial: bool,
+) -> StepResult {
     let (idle, rule) = match &at.route.matched.rule().action {
         Action::Forward(forward) => (forward.timeouts.idle, forward.body.request),
         _ => (Some(limits::IDLE_TIMEOUT), None),
     };
-    let limit = limit.min(rule.unwrap_or(u64::MAX));
-    if let Some(body) = cleared.body() {
-        return if body.len() as u64 <= limit {
-            Ok(())
-        } else {
-            Err(Fault::RequestTooLarge.into())
-        };
-    }
-    let head = at.req.head();
-    let declared = match head.framing {
+    let rule = rule.unwrap_or(u64::MAX);
+    // A part suffices for the policy's limit; the limit of the rule applies to the whole body.
+    let most = if partial { rule } else { limit.min(rule) };
+    let declared = match at.req.head().framing {
         Framing::None => return Ok(()),
         Framing::Length(length) => length,
         _ => 0,
     };
-    if declared > limit {
+    if declared > most {
         return Err(Fault::RequestTooLarge.into());
     }
-    let mut body = CollectedBody::new(at.worker);
-    loop {
+    let body = cleared.take_body();
+    let mut body = body.unwrap_or_else(|| CollectedBody::new(at.worker));
+    while !(body.is_complete || partial && body.bytes.len() as u64 >= limit) {
         let next = at.req.chunk();
         let piece = match idle {
             None => next.await,
@@ -106,14 +114,24 @@ pub(super) async fn collect_body(at: &PolicyInput<'_, '_>, cleared: &mut Cleared
             // The client has left.
             _ => Fault::RequestCut,
         })?;
-        let Some(piece) = piece else { break };
-        if (body.bytes.len() + piece.len()) as u64 > limit {
+        let Some(piece) = piece else {
+            body.is_complete = true;
+            break;
+        };
+        if (body.bytes.len() + piece.len()) as u64 > most {
             return Err(Fault::RequestTooLarge.into());
         }
         if !body.add(&piece) {
             return Err(Fault::ClientShareFull.into());
         }
     }
+    let is_of_declared_length =
+        matches!(at.req.head().framing, Framing::Length(length) if length == body.bytes.len() as u64);
+    body.is_complete |= is_of_declared_length;
+    let is_too_large = body.bytes.len() as u64 > most;
     cleared.set_body(body);
+    if is_too_large {
+        return Err(Fault::RequestTooLarge.into());
+    }
     Ok(())
 }

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ringmain_web::Request;
+use ringmain_web::{Reply, Request};
 use ringmain_wire::h1::FieldBlock;
 
+use super::authz::HeaderChange;
 use super::body_buffer::CollectedBody;
 use super::jwt::TokenClaims;
 use crate::filter::FilterEdits;
@@ -41,6 +42,10 @@ pub(super) struct PolicyContext {
     replaced: Vec<Box<str>>,
     /// The request's body, if a policy has collected it.
     body: Option<CollectedBody>,
+    /// The query for the upstream, if a policy has changed it.
+    query: Option<String>,
+    /// Changes of the response's head, which do not only add to it.
+    response_changes: Vec<HeaderChange>,
     /// Memory for composed values.
     pub(super) text: String,
 }
@@ -51,6 +56,8 @@ pub(crate) struct PolicyRecord {
     pub(crate) identity: Option<Arc<str>>,
     /// The limit with `log_only` that the request exceeds.
     pub(crate) over_limit: Option<Arc<str>>,
+    /// Metadata of the authorization service, as JSON.
+    pub(crate) authz: Option<Arc<str>>,
 }
 
 static NO_FIELDS: FieldBlock = FieldBlock::new();
@@ -83,6 +90,56 @@ impl Cleared {
         add_header(&mut findings.upstream, name, value);
     }
 
+    /// Removes the fields of a name, those of clients in any spelling.
+    pub(super) fn remove_upstream_header(&mut self, name: &str) {
+        let context = self.context_mut();
+        context.upstream.remove(name);
+        if !context.replaced.iter().any(|own| eq_folded(name.as_bytes(), own)) {
+            context.replaced.push(name.into());
+        }
+    }
+
+    /// Sets the query for the upstream; empty: none.
+    pub(super) fn set_query(&mut self, query: String) {
+        self.context_mut().query = Some(query);
+    }
+
+    /// Returns the query for the upstream, if a policy has changed it; empty: none.
+    pub(crate) fn query(&self) -> Option<&str> {
+        self.context.as_ref()?.query.as_deref()
+    }
+
+    /// Adds changes of the response's head.
+    pub(super) fn add_response_changes(&mut self, changes: Vec<HeaderChange>) {
+        if !changes.is_empty() {
+            self.context_mut().response_changes.extend(changes);
+        }
+    }
+
+    /// Adds the fields of policies to a response of the gateway's own.
+    pub(crate) fn add_to_response(&self, reply: &mut Reply<'_>) {
+        reply.add_headers(self.response_headers());
+        let changes = self.response_changes();
+        if changes.is_empty() {
+            return;
+        }
+        let mut fields = FieldBlock::new();
+        changes.iter().for_each(|change| change.apply(&mut fields));
+        reply.add_headers(&fields);
+    }
+
+    /// Returns the changes of the response's head, which apply after [`Cleared::response_headers`] are added.
+    pub(crate) fn response_changes(&self) -> &[HeaderChange] {
+        self.context
+            .as_ref()
+            .map_or(&[], |context| &context.response_changes)
+    }
+
+    /// Records the metadata of the authorization service.
+    pub(super) fn set_authz_metadata(&mut self, metadata: Arc<str>) {
+        self.context_mut().record.authz = Some(metadata);
+    }
+
     /// Returns whether a policy has replaced the client's fields of a name.
     pub(crate) fn has_replaced(&self, name: &[u8]) -> bool {
         let context = self.context.as_ref();
@@ -103,9 +160,19 @@ impl Cleared {
         }
     }
 
-    /// Returns the request's body if a policy has collected it: complete, and consumed from the client.
+    /// Returns the request's body if a policy has collected it: complete or its beginning, and consumed from the client.
     pub(crate) fn body(&self) -> Option<&[u8]> {
         Some(self.context.as_ref()?.body.as_ref()?.bytes())
+    }
+
+    /// Returns the request's body if a policy has collected the whole body.
+    pub(super) fn complete_body(&self) -> Option<&[u8]> {
+        let body = self.context.as_ref()?.body.as_ref()?;
+        body.is_complete().then(|| body.bytes())
+    }
+
+    pub(super) fn take_body(&mut self) -> Option<CollectedBody> {
+        self.context.as_mut()?.body.take()
     }
 
     pub(super) fn set_body(&mut self, body: CollectedBody) {
@@ -207,6 +274,8 @@ impl PolicyContext {
         self.edits = None;
         self.replaced.clear();
         self.body = None;
+        self.query = None;
+        self.response_changes.clear();
         self.text.clear();
         self.upstream.capacity() + self.response.capacity() + self.text.capacity()
     }

@@ -10,12 +10,13 @@ use ringmain_wire::h1::{
     RequestEncoder, ResponseHead, parse_response,
 };
 
+use super::service_endpoints::ServiceEndpoints;
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::upstream::h2::{self, H2Request, H2ResponsePart, H2Stream};
 use crate::upstream::pool::{PoolEndpoint, PooledConnection, SelectedEndpoint, UpstreamConn, UpstreamPool};
-use crate::upstream::{AffinityHint, RequestPermit, UpstreamState};
+use crate::upstream::{RequestPermit, UpstreamState};
 
 /// A request of the gateway's own.
 pub(crate) struct ServiceRequest<'a> {
@@ -83,48 +84,15 @@ pub(crate) async fn send_request(
     shared: &Arc<UpstreamState>,
     call: &ServiceRequest<'_>,
 ) -> Result<ServiceResponse, ServiceError> {
-    let pool = worker.pool(shared);
-    let _permit = pool.admit_request()?;
-    let remaining = || call.until.since(worker.cx.now());
-    pool.wait_until_resolved(pool.connect_timeout().min(remaining()))
-        .await;
-    let select = |tried: &[Rc<PoolEndpoint>]| match pool.select(tried, None, AffinityHint::None) {
-        Err(Fault::AllDown) if call.ignore_health => pool.select_ignoring_health(tried),
-        selected => selected,
-    };
-    let mut tried: Vec<Rc<PoolEndpoint>> = Vec::new();
-    let mut selected = select(&tried)?;
+    let mut endpoints = ServiceEndpoints::new(worker, shared, call.until, call.ignore_health).await?;
     let mut fresh = false;
     loop {
-        pool.count_attempt();
-        let proxy_header = pool.proxy_header(|| None);
-        let span = pool.connect_timeout().min(remaining());
-        let conn = match worker
-            .acquire_conn(&pool, &selected.endpoint, fresh, &proxy_header, span)
-            .await
-        {
-            Ok(conn) => conn,
-            Err(fault) if fault.is_connect_failure() && !remaining().is_zero() => {
-                pool.count_fault(fault);
-                tried.push(Rc::clone(&selected.endpoint));
-                let next = select(&tried)?;
-                if tried.iter().any(|endpoint| Rc::ptr_eq(endpoint, &next.endpoint)) {
-                    return Err(fault.into());
-                }
-                selected = next;
-                continue;
-            }
-            Err(fault) => {
-                pool.count_fault(fault);
-                return Err(fault.into());
-            }
-        };
+        let conn = endpoints.connect(fresh).await?;
+        let (pool, endpoint) = (endpoints.pool(), endpoints.endpoint());
         let was_pooled = conn.requests_before() > 0;
         let result = match conn {
-            UpstreamConn::Http1(pooled) => {
-                exchange_http1(worker, &pool, &selected.endpoint, pooled, call).await
-            }
-            UpstreamConn::H2(channel) => exchange_h2(worker, &selected.endpoint, &channel, call).await,
+            UpstreamConn::Http1(pooled) => exchange_http1(worker, pool, endpoint, pooled, call).await,
+            UpstreamConn::H2(channel) => exchange_h2(worker, endpoint, &channel, call).await,
         };
         match &result {
             Ok(response) => pool.count_response(response.status),

@@ -30,6 +30,7 @@ mod rate_limit;
 mod redis;
 mod reserved_headers;
 mod satisfy_any;
+pub(crate) mod service_endpoints;
 
 use std::fmt;
 use std::rc::Rc;
@@ -46,6 +47,9 @@ use crate::proxy::RequestRoute;
 use crate::upstream::registry::UpstreamRegistry as Upstreams;
 use api_keys::ApiKeyAuth;
 use authz::ExternalAuthz;
+pub(crate) use authz::HeaderChange;
+#[cfg(feature = "fuzzing")]
+pub(crate) use authz::authz_outcome;
 use basic_auth::PasswordAuth;
 use client_certificate::CertificateAuth;
 use compile_step::compile_step;

@@ -497,7 +497,7 @@ impl FastPathState {
         let (Ok(cleared), Some(attempt)) = (&self.policy_result, &self.attempt) else {
             return None;
         };
-        let mut rules = ResponseRules::new(self.cors.as_ref(), cleared.response_headers());
+        let mut rules = ResponseRules::new(self.cors.as_ref(), cleared);
         if let Some((route, number)) = &self.rule {
             let rule = &route.route().rules[*number];
             let Action::Forward(forward) = &rule.action else {

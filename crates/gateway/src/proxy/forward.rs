@@ -438,7 +438,7 @@ impl ForwardJob<'_, '_> {
     /// Prepares reading the response head, with the fields to add to it.
     fn response_reader(&self, selected: &SelectedEndpoint) -> Result<ResponseReader<'_, '_>, Fault> {
         let cors = self.cors.map(|cors| &cors.fields);
-        let mut rules = ResponseRules::new(cors, self.upstream_request.cleared.response_headers());
+        let mut rules = ResponseRules::new(cors, self.upstream_request.cleared);
         rules.edits = Some(&self.backend.response);
         rules.body_limit = self.forward.body.response;
         rules.pages = self.pages;

@@ -9,7 +9,7 @@ use crate::limits;
 
 /// The treatment of a request field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldTreatment {
+pub(crate) enum FieldTreatment {
     /// Forwarded unchanged.
     EndToEnd,
     /// Belongs to the connection.
@@ -20,7 +20,7 @@ pub(super) enum FieldTreatment {
 
 /// A field in which proxies report the client or the path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ProxyField {
+pub(crate) enum ProxyField {
     ForwardedFor,
     ForwardedProto,
     ForwardedHost,
@@ -32,7 +32,7 @@ pub(super) enum ProxyField {
 }
 
 /// Returns the treatment of a request field.
-pub(super) fn treatment(known: Option<Known>, name: &[u8]) -> FieldTreatment {
+pub(crate) fn treatment(known: Option<Known>, name: &[u8]) -> FieldTreatment {
     match known {
         Some(
             Known::Connection
@@ -104,7 +104,7 @@ pub(super) fn starts_with_folded(name: &[u8], other: &str) -> bool {
 }
 
 /// The fields that a message's `Connection` lists, which are not forwarded.
-pub(super) struct ConnectionOptions<'a> {
+pub(crate) struct ConnectionOptions<'a> {
     /// Set if it lists any option besides the usual ones.
     any: bool,
     fields: Fields<'a>,
@@ -112,7 +112,7 @@ pub(super) struct ConnectionOptions<'a> {
 
 impl<'a> ConnectionOptions<'a> {
     /// Reads the `Connection` fields of a message. Fails with [`Fault::ConnectionOptions`] beyond [`limits::CONNECTION_OPTIONS`].
-    pub(super) fn parse(fields: &Fields<'a>) -> Result<ConnectionOptions<'a>, Fault> {
+    pub(crate) fn parse(fields: &Fields<'a>) -> Result<ConnectionOptions<'a>, Fault> {
         let mut count = 0;
         let mut any = false;
         for value in fields.all_known(Known::Connection) {
@@ -129,7 +129,7 @@ impl<'a> ConnectionOptions<'a> {
 
     /// Returns whether it lists this field. Fields that identify the client or describe the content are excepted: a client that lists them
     /// wants them to be missing upstream.
-    pub(super) fn lists(&self, known: Option<Known>, name: &[u8]) -> bool {
+    pub(crate) fn lists(&self, known: Option<Known>, name: &[u8]) -> bool {
         if !self.any {
             return false;
         }

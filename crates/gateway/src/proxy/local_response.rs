@@ -60,6 +60,9 @@ fn send_fault_as(
     if !send_error_page(reply, &matched.rule().error_pages, status)? {
         send_plain_fault(reply, fault)?;
         reply.status(status);
+        if status != 503 {
+            reply.remove_header("Retry-After");
+        }
     }
     if fault.is_overload() {
         reply.header("X-Overloaded", fault.label())?;

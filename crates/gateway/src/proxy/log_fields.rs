@@ -23,11 +23,12 @@ use crate::upstream::pool::PoolEndpoint;
 /// `route` and `rule` (its name, or its index from 0) matched the request; `identity` is the client's, as far as a policy has established
 /// it; `upstream`, `endpoint`, `upstream_us` (from the choice of the endpoint to the response head, microseconds) and `tries` belong to the
 /// last attempt; `fault` is the kind of the failure, `fault_rule` the rule that the upstream violated (docs/http1-rules.md, HTTP/2,
-/// docs/tls-rules.md), `over_limit` the name of a rate limit that admitted a request over the limit. For relayed connections `upstream_us`
+/// docs/tls-rules.md), `over_limit` the name of a rate limit that admitted a request over the limit, `authz` the metadata of the authorization
+/// service as JSON. For relayed connections `upstream_us`
 /// ends when the upstream is connected, `received` counts the bytes of the client and `ended` is the kind of termination
 /// ([`ConnectionEnd`](crate::stats::ConnectionEnd)). For UDP sessions the last two are the same ([`SessionEnd`](crate::stats::SessionEnd)),
 /// with the numbers of datagrams from and to the client.
-pub const FIELDS: [&str; 14] = [
+pub const FIELDS: [&str; 15] = [
     "route",
     "rule",
     "identity",
@@ -38,6 +39,7 @@ pub const FIELDS: [&str; 14] = [
     "fault",
     "fault_rule",
     "over_limit",
+    "authz",
     "received",
     "received_datagrams",
     "sent_datagrams",
@@ -83,10 +85,19 @@ pub(super) fn log_policies(result: &PolicyResult, req: &Request<'_>) {
         Ok(cleared) => cleared.record(),
         Err(refusal) => Some(&refusal.record),
     };
-    let Some(PolicyRecord { identity, over_limit }) = record.filter(|_| req.is_logged()) else {
+    let Some(record) = record.filter(|_| req.is_logged()) else {
         return;
     };
-    for (name, value) in [("identity", identity), ("over_limit", over_limit)] {
+    let PolicyRecord {
+        identity,
+        over_limit,
+        authz,
+    } = record;
+    for (name, value) in [
+        ("identity", identity),
+        ("over_limit", over_limit),
+        ("authz", authz),
+    ] {
         if let Some(value) = value {
             req.log_field(name, LogField::Text(Arc::clone(value)));
         }

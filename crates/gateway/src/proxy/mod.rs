@@ -37,7 +37,8 @@ mod trailers;
 mod tunnel;
 
 pub(crate) use self::cors::CorsHeaders;
-pub(crate) use self::hop_by_hop::eq_folded;
+pub(crate) use self::hop_by_hop::{ConnectionOptions, FieldTreatment, ProxyField, eq_folded, treatment};
+pub(crate) use self::request::is_trusted_peer;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -51,7 +52,6 @@ use self::evaluation::{Evaluation, evaluate};
 use self::fast_path::{FastPathState, StartedAttempt};
 use self::files::FileRequest;
 use self::filter_chain::FilterChain;
-use self::hop_by_hop::ConnectionOptions;
 use crate::compile::plan::Plan;
 use crate::fault::{Fault, FaultSide};
 use crate::filter;
@@ -226,7 +226,7 @@ async fn run_request(
         }
     };
     cleared.hold_permits(req);
-    reply.add_headers(cleared.response_headers());
+    cleared.add_to_response(reply);
     let request = route.with_request(&view, req);
     let filters = route.matched.plan().ok().and_then(|plan| plan.filters.as_deref());
     if let Some(uses) = filters {

@@ -399,15 +399,21 @@ fn write_target(req: &Request<'_>, sending: &UpstreamRequest<'_>, scratch: &mut 
     let rewrite = sending.backend.path.as_ref().or(sending.rule.path.as_ref());
     let decoded = sending.decoded.as_deref();
     let path = forwarded_path(sending.listener.paths, decoded, raw, scratch);
+    let changed_query = sending.cleared.query();
+    let is_unchanged = changed_query.is_none() && std::ptr::eq(path, raw);
     match rewrite {
-        None if std::ptr::eq(path, raw) && req.target().starts_with('/') => return,
+        None if is_unchanged && req.target().starts_with('/') => return,
         None => target.push_str(path),
         Some(rewrite) => {
             let normal = decoded.unwrap_or_else(|| req.path());
             write_rewritten_path(rewrite, path, &normal[..sending.prefix], target);
         }
     }
-    if let Some(query) = received.query() {
+    let query = match changed_query {
+        Some(query) => Some(query).filter(|query| !query.is_empty()),
+        None => received.query(),
+    };
+    if let Some(query) = query {
         target.push('?');
         target.push_str(query);
     }
@@ -431,7 +437,7 @@ pub(super) fn write_rewritten_path(rewrite: &PathRewrite, path: &str, prefix: &s
 }
 
 /// Returns whether the peer of a connection is a trusted proxy.
-pub(super) fn is_trusted_peer(listener: &Listener, req: &Request<'_>) -> bool {
+pub(crate) fn is_trusted_peer(listener: &Listener, req: &Request<'_>) -> bool {
     let trusted = &listener.client_address.trusted;
     let is_trusted = |peer: IpAddr| trusted.iter().any(|network| network.contains(peer));
     !trusted.is_empty() && req.remote().is_some_and(|remote| is_trusted(remote.ip()))

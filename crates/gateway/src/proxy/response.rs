@@ -23,6 +23,7 @@ use crate::fault::{Fault, Violation};
 use crate::gateway::scratch::{DateCache, WorkerScratch};
 use crate::limits;
 use crate::model::{ErrorPage, StatusRange};
+use crate::policy::{Cleared, HeaderChange};
 
 /// The treatment of an upstream's response head, by the rule of its request.
 pub(super) struct ResponseRules<'a> {
@@ -40,6 +41,8 @@ pub(super) struct ResponseRules<'a> {
     cors: Option<&'a FieldBlock>,
     /// The fields of policies.
     policy_fields: &'a FieldBlock,
+    /// Changes by policies, which apply to all of these.
+    policy_changes: &'a [HeaderChange],
 }
 
 /// The treatment of a response that the client does not receive.
@@ -52,7 +55,7 @@ pub(super) enum SpecialTreatment {
 
 impl<'a> ResponseRules<'a> {
     /// Creates the treatment of a rule without retries, error pages, edits or a limit.
-    pub(super) fn new(cors: Option<&'a FieldBlock>, policy_fields: &'a FieldBlock) -> ResponseRules<'a> {
+    pub(super) fn new(cors: Option<&'a FieldBlock>, cleared: &'a Cleared) -> ResponseRules<'a> {
         ResponseRules {
             retry: &[],
             pages: &[],
@@ -60,7 +63,8 @@ impl<'a> ResponseRules<'a> {
             body_limit: None,
             cookie: FieldBlock::new(),
             cors,
-            policy_fields,
+            policy_fields: cleared.response_headers(),
+            policy_changes: cleared.response_changes(),
         }
     }
 
@@ -113,6 +117,7 @@ impl<'a> ResponseRules<'a> {
         for added in self.added() {
             fields.append(added);
         }
+        self.policy_changes.iter().for_each(|change| change.apply(fields));
     }
 
     fn added(&self) -> impl Iterator<Item = &FieldBlock> {
@@ -421,7 +426,13 @@ impl<'m, 'a> ResponseReader<'m, 'a> {
             key.answer(&mut fields).map_err(|_| Fault::BrokenRule)?;
         }
         // The reply has these fields already, since the response might have had another outcome.
-        for (name, _) in self.rules.added().flat_map(FieldBlock::iter) {
+        let added = self
+            .rules
+            .added()
+            .flat_map(FieldBlock::iter)
+            .map(|(name, _)| name);
+        let changed = self.rules.policy_changes.iter().map(|change| &*change.name);
+        for name in added.chain(changed) {
             reply.remove_header(name);
         }
         self.rules.append_added(&mut fields);

@@ -18,6 +18,8 @@ use crate::limits;
 use crate::model::Name;
 pub(crate) use datagrams::DatagramCounts;
 pub use datagrams::{DatagramDrop, DatagramReport, SessionEnd};
+pub use extensions::{ExtensionKind, ExtensionOutcome, ExtensionReport};
+use extensions::{OwnExtensions, SharedExtensions};
 pub use histogram::LatencyHistogram;
 use series::SeriesCounts;
 pub use series::{Durations, SeriesReport};
@@ -25,6 +27,7 @@ pub(crate) use streams::StreamCounts;
 pub use streams::{ConnectionEnd, StreamReport};
 
 mod datagrams;
+mod extensions;
 mod histogram;
 mod series;
 mod streams;
@@ -80,6 +83,7 @@ struct WorkerCounts {
     streams: Mutex<ByNumber<StreamCounts>>,
     /// The same of UDP sessions.
     datagrams: Mutex<ByNumber<DatagramCounts>>,
+    extensions: SharedExtensions,
     /// In the order of [`Fault::ALL`].
     faults: Box<[AtomicU64]>,
 }
@@ -149,6 +153,7 @@ impl Metrics {
             series: Mutex::default(),
             streams: Mutex::default(),
             datagrams: Mutex::default(),
+            extensions: SharedExtensions::default(),
             faults: Fault::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         });
         lock(&self.workers).push(Arc::clone(&counts));
@@ -157,6 +162,7 @@ impl Metrics {
             series: RefCell::default(),
             streams: RefCell::default(),
             datagrams: RefCell::default(),
+            extensions: OwnExtensions::default(),
         }
     }
 
@@ -198,6 +204,11 @@ impl Metrics {
         reports
     }
 
+    /// Returns the counts of calls to external services, by extension and upstream.
+    pub(crate) fn extensions(&self) -> Vec<ExtensionReport> {
+        extensions::sum(lock(&self.workers).iter().map(|worker| &worker.extensions))
+    }
+
     /// Returns the count of each fault, in the order of [`Fault::ALL`].
     pub(crate) fn faults(&self) -> Vec<(Fault, u64)> {
         let mut sums: Vec<(Fault, u64)> = Fault::ALL.iter().map(|fault| (*fault, 0)).collect();
@@ -222,6 +233,7 @@ pub(crate) struct WorkerCounters {
     series: RefCell<ByNumber<SeriesCounts>>,
     streams: RefCell<ByNumber<StreamCounts>>,
     datagrams: RefCell<ByNumber<DatagramCounts>>,
+    extensions: OwnExtensions,
 }
 
 impl WorkerCounters {
@@ -242,6 +254,17 @@ impl WorkerCounters {
     /// Counts a response to a request of a series, with its status and duration; 499: the client has left.
     pub(crate) fn count_response(&self, series: u32, status: u16, span: Duration) {
         self.series(series).count_response(status, span);
+    }
+
+    /// Counts a call to an external service.
+    pub(crate) fn count_extension(
+        &self,
+        extension: (ExtensionKind, &Name),
+        outcome: ExtensionOutcome,
+        span: Duration,
+    ) {
+        self.extensions
+            .count(&self.counts.extensions, extension, outcome, span);
     }
 
     /// Counts a request, or an attempt of one, that failed with this fault.

@@ -240,7 +240,8 @@ fn describe_authz(policy: &ExternalAuth) -> String {
         body => format!(" with up to {body} bytes of the body"),
     };
     let service = describe_target(&policy.upstream);
-    format!("authorize by {service}{body}{open}")
+    let protocol = policy.grpc().map_or("", |_| " over gRPC");
+    format!("authorize by {service}{protocol}{body}{open}")
 }
 
 fn describe_affinity(affinity: &Affinity) -> String {

@@ -17,6 +17,7 @@ use crate::objects::{BackendRef, EndpointAddress, Id, Kind, Service, ServicePort
 use crate::store::{Referrer, Store};
 
 /// The use of a backend, which the upstream depends on.
+#[derive(Clone, Copy)]
 pub(super) struct Usage<'a> {
     /// The kind and namespace of the route.
     pub(super) from: Referrer<'a>,
@@ -26,6 +27,8 @@ pub(super) struct Usage<'a> {
     pub(super) certificate: Option<&'a Name>,
     /// Connections are not terminated here: no TLS is added.
     pub(super) passthrough: bool,
+    /// The backend speaks gRPC, whatever its Service states.
+    pub(super) grpc: bool,
 }
 
 impl Usage<'_> {
@@ -115,7 +118,8 @@ impl Context<'_> {
         let found = self.policies.find(service, &port.name, usage.gateway);
         let found = found.filter(|_| usage.may_add_tls());
         let app = port.app_protocol.as_deref().unwrap_or_default();
-        let is_h2 = usage.from.kind == Kind::GrpcRoute || matches!(app, "kubernetes.io/h2c" | "grpc");
+        let is_grpc = usage.grpc || usage.from.kind == Kind::GrpcRoute;
+        let is_h2 = is_grpc || matches!(app, "kubernetes.io/h2c" | "grpc");
         if found.is_none() && app == "kubernetes.io/wss" && usage.may_add_tls() {
             let message = format!("Service {service}: {app} needs a BackendTLSPolicy");
             return Backend::broken(Fault::new("UnsupportedProtocol", message));

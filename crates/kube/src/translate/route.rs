@@ -125,6 +125,7 @@ impl<'a> RouteHead<'a> {
                         .as_ref()
                         .and_then(|found| found.as_ref().ok()),
                     passthrough,
+                    grpc: false,
                 };
                 let (translated, found) = rules(context, &usage);
                 faults = found;

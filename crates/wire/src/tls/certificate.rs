@@ -121,6 +121,26 @@ impl Certificate {
     }
 }
 
+/// The name that a certificate in DER is known by: its first URI, such as a SPIFFE id, else its first DNS name, else its subject. `None`
+/// for other bytes.
+#[must_use]
+pub fn certificate_principal(der: &[u8]) -> Option<String> {
+    let (_, parsed) = X509Certificate::from_der(der).ok()?;
+    let names = parsed.subject_alternative_name().ok().flatten();
+    let names = names.map_or(&[][..], |names| &names.value.general_names);
+    let uri = names.iter().find_map(|name| match name {
+        GeneralName::URI(uri) => Some((*uri).to_owned()),
+        _ => None,
+    });
+    let dns = || {
+        names.iter().find_map(|name| match name {
+            GeneralName::DNSName(name) => Some((*name).to_owned()),
+            _ => None,
+        })
+    };
+    Some(uri.or_else(dns).unwrap_or_else(|| parsed.subject().to_string()))
+}
+
 impl Served {
     /// Reads a certificate, its chain and its key, and says all that is wrong with them.
     pub(super) fn read(

@@ -1,6 +1,6 @@
 //! Requests by route, upstream and status, responses, and faults.
 
-use ringmain_gateway::stats::{BUCKETS, SeriesReport};
+use ringmain_gateway::stats::{BUCKETS, Durations, ExtensionOutcome, ExtensionReport, SeriesReport};
 
 use super::MetricsPage;
 use crate::admin::AdminContext;
@@ -27,6 +27,7 @@ pub(super) fn write_requests(page: &mut MetricsPage, inner: &AdminContext) {
         totals.refused,
     );
     write_series(page, &inner.gateway.series_reports());
+    write_extensions(page, &inner.gateway.extension_reports());
     let name = "ringmain_faults_total";
     page.metric(name, "counter", "Faults by kind: docs/faults.md.");
     for (fault, count) in inner.gateway.fault_counts() {
@@ -75,12 +76,40 @@ pub(super) fn write_series(page: &mut MetricsPage, all: &[SeriesReport]) {
     }
 }
 
-fn write_histograms(page: &mut MetricsPage, name: &str, series: &SeriesReport) {
-    let (bucket, sum_name, count_name) = (
-        format!("{name}_bucket"),
-        format!("{name}_sum"),
-        format!("{name}_count"),
+/// The calls to external services, by extension and upstream.
+fn write_extensions(page: &mut MetricsPage, all: &[ExtensionReport]) {
+    let name = "ringmain_extension_calls_total";
+    page.metric(
+        name,
+        "counter",
+        "Calls to external services that take part in requests, by kind, upstream and outcome.",
     );
+    for report in all {
+        for (outcome, count) in ExtensionOutcome::ALL.iter().zip(report.outcomes) {
+            let labels = [
+                ("extension", report.kind.label()),
+                ("upstream", &*report.upstream),
+                ("outcome", outcome.label()),
+            ];
+            page.sample(name, &labels, count);
+        }
+    }
+    let name = "ringmain_extension_duration_seconds";
+    page.metric(
+        name,
+        "histogram",
+        "Durations of these calls, failed ones included.",
+    );
+    for report in all {
+        let labels = [
+            ("extension", report.kind.label()),
+            ("upstream", &*report.upstream),
+        ];
+        write_histogram(page, name, &labels, &report.durations);
+    }
+}
+
+fn write_histograms(page: &mut MetricsPage, name: &str, series: &SeriesReport) {
     for (class, durations) in CLASSES.iter().zip(&series.durations) {
         if durations.buckets.iter().all(|count| *count == 0) {
             continue;
@@ -90,16 +119,20 @@ fn write_histograms(page: &mut MetricsPage, name: &str, series: &SeriesReport) {
             ("upstream", &*series.upstream),
             ("class", *class),
         ];
-        let mut sum = 0;
-        for (index, count) in durations.buckets.iter().enumerate() {
-            sum += count;
-            let end = BUCKETS
-                .get(index)
-                .map_or_else(|| "+Inf".to_owned(), f64::to_string);
-            let [route, upstream, class] = labels;
-            page.sample(&bucket, &[route, upstream, class, ("le", &end)], sum);
-        }
-        page.sample(&sum_name, &labels, durations.micros as f64 / 1e6);
-        page.sample(&count_name, &labels, sum);
+        write_histogram(page, name, &labels, durations);
     }
+}
+
+fn write_histogram(page: &mut MetricsPage, name: &str, labels: &[(&str, &str)], durations: &Durations) {
+    let mut sum = 0;
+    for (index, count) in durations.buckets.iter().enumerate() {
+        sum += count;
+        let end = BUCKETS
+            .get(index)
+            .map_or_else(|| "+Inf".to_owned(), f64::to_string);
+        let labels = [labels, &[("le", &*end)]].concat();
+        page.sample(&format!("{name}_bucket"), &labels, sum);
+    }
+    page.sample(&format!("{name}_sum"), labels, durations.micros as f64 / 1e6);
+    page.sample(&format!("{name}_count"), labels, sum);
 }

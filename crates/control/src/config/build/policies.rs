@@ -191,6 +191,67 @@ impl Builder<'_> {
         part: document::ExternalAuthSection,
         position: FilePosition,
     ) -> Option<Policy> {
+        let grpc = field_value(part.grpc).and_then(Switch::settings);
+        let is_grpc = grpc.is_some();
+        let target = match grpc {
+            Some(grpc) => {
+                for (key, is_set) in [
+                    ("path", part.path.is_some()),
+                    ("prefix", part.prefix.is_some()),
+                    ("client_headers", part.client_headers.is_some()),
+                ] {
+                    if is_set {
+                        let expected = "a service over gRPC, which decides on paths and headers by itself";
+                        self.errors.report(position, expected, format!("the key `{key}`"));
+                    }
+                }
+                AuthzRequest::Grpc(Arc::new(grpc_check(grpc)))
+            }
+            None => self.build_http_authz(part.path, part.prefix, position)?,
+        };
+        let Some(to) = part.to else {
+            self.errors.report(position, "the key `to`", "none");
+            return None;
+        };
+        let timeout = time_value(part.timeout).unwrap_or(Duration::from_secs(1));
+        if timeout.is_zero() {
+            self.errors.report(position, "a `timeout` above 0", "0");
+        }
+        let (to_position, is_valid) = (to.position, to.is_valid);
+        let upstream = self.resolve_target(Spanned {
+            value: to.value.map(|text| text.0),
+            position: to_position,
+            is_valid,
+        });
+        if is_grpc {
+            self.check_http2(&upstream, to_position);
+        }
+        let failure_status = field_value(part.failure_status);
+        if let Some(status) = failure_status.filter(|status| !(400..=599).contains(status)) {
+            let expected = "a `failure_status` from 400 to 599";
+            self.errors.report(position, expected, status.to_string());
+        }
+        Some(Policy::ExternalAuth(Arc::new(model::ExternalAuth {
+            host: parsed_value(part.host),
+            body: parsed_value(part.body).map_or(0, |size| size.0),
+            request_headers: parsed_items(part.request_headers),
+            upstream_headers: parsed_items(part.upstream_headers),
+            client_headers: parsed_items(part.client_headers),
+            identity: parsed_value(part.identity),
+            timeout,
+            fail_open: field_value(part.on_failure) == Some(document::OnFailure::Allow),
+            failure_status,
+            ..model::ExternalAuth::new(upstream, target)
+        })))
+    }
+
+    /// Returns the form of a query over HTTP.
+    fn build_http_authz(
+        &self,
+        fixed: Field<String>,
+        prefix: Field<String>,
+        position: FilePosition,
+    ) -> Option<AuthzRequest> {
         let path = |at: Field<String>| {
             let at = at?;
             let text = at.value?;
@@ -201,7 +262,7 @@ impl Builder<'_> {
             }
             has_valid_path.then_some(text)
         };
-        let target = match (part.path, part.prefix) {
+        Some(match (fixed, prefix) {
             (Some(_), Some(_)) => {
                 self.errors.report(position, "either `path` or `prefix`", "both");
                 return None;
@@ -216,31 +277,21 @@ impl Builder<'_> {
                 AuthzRequest::Prefix(prefix.trim_end_matches('/').into())
             }
             (None, None) => AuthzRequest::Prefix("".into()),
+        })
+    }
+
+    /// Checks that an upstream that is queried over gRPC uses HTTP/2.
+    fn check_http2(&self, target: &model::Target, position: FilePosition) {
+        let model::Target::Upstream(name) = target else {
+            return;
         };
-        let Some(to) = part.to else {
-            self.errors.report(position, "the key `to`", "none");
-            return None;
-        };
-        let timeout = time_value(part.timeout).unwrap_or(Duration::from_secs(1));
-        if timeout.is_zero() {
-            self.errors.report(position, "a `timeout` above 0", "0");
+        let upstreams = &self.built.config.upstreams;
+        let upstream = upstreams.iter().find(|upstream| upstream.name == *name);
+        if upstream.is_some_and(|upstream| upstream.protocol == model::UpstreamProtocol::Http1) {
+            let expected = "an upstream with HTTP/2, which gRPC requires: `protocol: http2`, or a URL such as h2c://127.0.0.1:9000";
+            self.errors
+                .report(position, expected, format!("{} with HTTP/1.1", quote(name)));
         }
-        let upstream = self.resolve_target(Spanned {
-            value: to.value.map(|text| text.0),
-            position: to.position,
-            is_valid: to.is_valid,
-        });
-        Some(Policy::ExternalAuth(Arc::new(model::ExternalAuth {
-            host: parsed_value(part.host),
-            body: parsed_value(part.body).map_or(0, |size| size.0),
-            request_headers: parsed_items(part.request_headers),
-            upstream_headers: parsed_items(part.upstream_headers),
-            client_headers: parsed_items(part.client_headers),
-            identity: parsed_value(part.identity),
-            timeout,
-            fail_open: field_value(part.on_failure) == Some(document::OnFailure::Allow),
-            ..model::ExternalAuth::new(upstream, target)
-        })))
     }
 
     fn add_user(
@@ -357,5 +408,17 @@ impl Builder<'_> {
         entries
             .map(|(number, line)| (number, line.to_owned(), position))
             .collect()
+    }
+}
+
+fn grpc_check(part: document::GrpcCheckSection) -> model::GrpcCheck {
+    let context = part.context.0.into_iter();
+    let context = context.filter_map(|(name, at)| Some((name.value?, at.value?)));
+    model::GrpcCheck {
+        context: context.collect(),
+        partial_body: field_value(part.partial_body).unwrap_or(false),
+        raw_body: field_value(part.raw_body).unwrap_or(false),
+        certificate: field_value(part.certificate).unwrap_or(false),
+        identity_metadata: field_value(part.identity_metadata).map(Into::into),
     }
 }

@@ -207,16 +207,19 @@ pub(in crate::config) struct JwksSection {
     pub(in crate::config) stale: Field<Parsed<Time>>,
 }
 
-/// External authorization over HTTP. A 2xx response allows the request, a 3xx or 4xx response is returned to the client,
-/// anything else is a failure. The service receives the request's `Authorization` and `Cookie`, and
+/// External authorization over HTTP, or over gRPC with `grpc`. Over HTTP a 2xx response allows the request, a 3xx or 4xx response is returned to
+/// the client, anything else is a failure. The service receives the request's `Authorization` and `Cookie`, and
 /// `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`; its body only with `body`. Example:
 /// `{to: "http://127.0.0.1:9000", path: /check}`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "ExternalAuth")]
 pub(in crate::config) struct ExternalAuthSection {
-    /// The upstream of the service. Required.
+    /// The upstream of the service. Required. With `grpc` it must use HTTP/2.
     pub(in crate::config) to: Field<Parsed<UpstreamTarget>>,
+    /// Queries the service over gRPC, by Envoy's `envoy.service.auth.v3.Authorization/Check`. The service receives the attributes of the
+    /// request and decides which headers and query parameters are changed. Not with `path`, `prefix` or `client_headers`. Default: `false`.
+    pub(in crate::config) grpc: Field<Switch<GrpcCheckSection>>,
     /// The path of the authorization request, which is sent with GET. Without `path` and `prefix` it has the method and path of
     /// the client's request. Example: `/check`.
     pub(in crate::config) path: Field<String>,
@@ -226,20 +229,42 @@ pub(in crate::config) struct ExternalAuthSection {
     /// The `Host` of the authorization request. Default: the endpoint's host.
     pub(in crate::config) host: Field<Parsed<Hostname>>,
     /// The maximum size of a request body that is sent to the service, at most `1MiB`. The whole body is received first; a larger one
-    /// is rejected with 413. Not with `path`, filters, `grpc_web` or push. Default: none; the body is not sent.
+    /// is rejected with 413, unless `grpc.partial_body` is set. Not with `path`, filters, `grpc_web` or push. Default: none; the body is not
+    /// sent.
     pub(in crate::config) body: Field<Parsed<ByteSize>>,
-    /// Further request headers that are sent to the service.
+    /// Further request headers that are sent to the service. With `grpc` all request headers are sent unless some are listed here.
     pub(in crate::config) request_headers: OneOrManyField<Parsed<HeaderName>>,
-    /// Headers of the service's response that are sent to the upstream.
+    /// Headers of the service's response that are sent to the upstream, and are never accepted from clients. With `grpc` the service may set
+    /// others, too, in place of those of clients.
     pub(in crate::config) upstream_headers: OneOrManyField<Parsed<HeaderName>>,
     /// Further headers of a denying response that are returned to the client, besides `Content-Type`, `Location`, `Set-Cookie`
     /// and `WWW-Authenticate`.
     pub(in crate::config) client_headers: OneOrManyField<Parsed<HeaderName>>,
-    /// The header of the service's response that contains the client's identity.
+    /// The header of the service's response that contains the client's identity; with `grpc` a request header that it sets.
     pub(in crate::config) identity: Field<Parsed<HeaderName>>,
     /// The timeout of the authorization request. Default: `1s`.
     pub(in crate::config) timeout: Field<Parsed<Time>>,
     /// The handling of requests whose authorization request fails. Default: `deny`, 503. Failures that are due to limits of the
     /// gateway always deny.
     pub(in crate::config) on_failure: Field<OnFailure>,
+    /// The status of requests that are rejected after a failure, from 400 to 599. Default: none; the status is 503. Example: `403`.
+    pub(in crate::config) failure_status: Field<u16>,
+}
+
+/// Settings of an authorization service that is queried over gRPC. Example: `{context: {site: shop}, partial_body: true}`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "GrpcCheck")]
+pub(in crate::config) struct GrpcCheckSection {
+    /// Values that the service receives with each request (`context_extensions`). Example: `{site: shop}`.
+    pub(in crate::config) context: OrderedMap<String>,
+    /// Sends the beginning of a body that is larger than `body`, and forwards the whole body if the service allows the request. Default:
+    /// `false`, 413.
+    pub(in crate::config) partial_body: Field<bool>,
+    /// Sends every body as bytes (`raw_body`). Default: `false`, only bodies that are not UTF-8.
+    pub(in crate::config) raw_body: Field<bool>,
+    /// Sends the client's TLS certificate. Default: `false`, only its name.
+    pub(in crate::config) certificate: Field<bool>,
+    /// The name of the text in the service's dynamic metadata that contains the client's identity. Default: none. Example: `user`.
+    pub(in crate::config) identity_metadata: Field<String>,
 }

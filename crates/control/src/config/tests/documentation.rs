@@ -103,6 +103,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
     ("ApiKeys", RULE, "{respond: 200, policies: {api_keys: @}}"),
     ("Jwt", RULE, "{respond: 200, policies: {jwt: @}}"),
     ("ExternalAuth", RULE, "{respond: 200, policies: {authz: @}}"),
+    (
+        "GrpcCheck",
+        RULE,
+        "{respond: 200, policies: {authz: {to: 'h2c://127.0.0.1:9000', grpc: @}}}",
+    ),
     ("RateLimit", RULE, "{respond: 200, policies: {rate_limit: @}}"),
     (
         "Redis",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{Action, JwtAlgorithm, JwtKeys, Policy, Target};
+use ringmain_gateway::model::{Action, GrpcCheck, JwtAlgorithm, JwtKeys, Policy, Target};
 
 const EXAMPLE: &str = include_str!("../../../../../examples/policies.yaml");
 
@@ -156,6 +156,21 @@ const WRONG: &[(&str, &str, &str)] = &[
         "a `timeout` above 0, found 0",
     ),
     (
+        "policies: {authz: {to: 'http://a', grpc: true}}",
+        "",
+        "an upstream with HTTP/2, which gRPC requires",
+    ),
+    (
+        "policies: {authz: {to: 'h2c://a', grpc: true, path: /a}}",
+        "",
+        "a service over gRPC, which decides on paths and headers by itself",
+    ),
+    (
+        "policies: {authz: {to: 'http://a', failure_status: 200}}",
+        "",
+        "a `failure_status` from 400 to 599",
+    ),
+    (
         "policies: {authz: {to: 'http://a', on_failure: open}}",
         "",
         "one of `allow`, `deny`, found `open`",
@@ -204,6 +219,36 @@ fn credentials_are_read_from_files_and_from_the_file() {
     assert_eq!(consumers, [("phone", 1), ("till", 0xff)]);
     // No secret may be in a log.
     assert!(!format!("{config:?}").contains("5B8vYYiY"));
+}
+
+#[test]
+fn an_authorization_service_over_grpc() {
+    let config = valid_config(
+        "listen: :80\nupstreams: {opa: {endpoints: '127.0.0.1:9000', protocol: http2}}\nroutes:\n  all:\n    rules:\n      \
+         - respond: 200\n        policies: {authz: {to: opa, body: 1KiB, failure_status: 403, upstream_headers: x-user,\n          \
+         grpc: {context: {site: shop, tier: '1'}, partial_body: true, identity_metadata: user}}}\n      \
+         - {match: /a, respond: 200, policies: {authz: {to: 'h2c://127.0.0.1:9001', grpc: true}}}\n      \
+         - {match: /b, respond: 200, policies: {authz: {to: 'h2c://127.0.0.1:9001', grpc: false}}}\n",
+    );
+    let rules = &config.routes[0].rules;
+    let all: Vec<_> = rules
+        .iter()
+        .map(|rule| match &rule.policies[..] {
+            [Policy::ExternalAuth(policy)] => policy,
+            found => panic!("{found:?}"),
+        })
+        .collect();
+    let texts = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let expect = GrpcCheck {
+        context: vec![texts("site", "shop"), texts("tier", "1")],
+        partial_body: true,
+        identity_metadata: Some("user".into()),
+        ..GrpcCheck::default()
+    };
+    assert_eq!(all[0].grpc(), Some(&expect));
+    assert_eq!((all[0].failure_status, all[0].body), (Some(403), 1024));
+    assert_eq!(all[1].grpc(), Some(&GrpcCheck::default()));
+    assert_eq!(all[2].grpc(), None);
 }
 
 #[test]

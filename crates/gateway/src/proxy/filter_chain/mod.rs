@@ -169,7 +169,7 @@ fn reset_reply(route: &RequestRoute<'_>, cleared: &Cleared, reply: &mut Reply<'_
     if let Some(cors) = &route.cors {
         reply.add_headers(&cors.fields);
     }
-    reply.add_headers(cleared.response_headers());
+    cleared.add_to_response(reply);
 }
 
 impl FilterChain {

@@ -190,6 +190,16 @@ fn check_authz(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String))
             let found = format!("{first} to {last}");
             report("policies.authz.allowed", "statuses from 200 to 299", found);
         }
+        if let Some(status) = policy
+            .failure_status
+            .filter(|status| !(400..=599).contains(status))
+        {
+            report(
+                "policies.authz.failure_status",
+                "a status from 400 to 599",
+                status.to_string(),
+            );
+        }
         if policy.body == 0 {
             continue;
         }

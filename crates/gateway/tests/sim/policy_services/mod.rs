@@ -6,6 +6,10 @@
 //! its timeout; keys are fetched one at a time, and no more often than the limit.
 
 mod authz;
+#[path = "../../it/authz_messages.rs"]
+#[allow(dead_code, reason = "it is another test's too")]
+mod authz_messages;
+mod grpc_authz;
 mod http;
 mod jwks;
 mod redis;
@@ -23,13 +27,15 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    AuthzRequest, CredentialSource, Endpoint, EndpointLocation, ExternalAuth, HeaderName, Jwt, JwtAlgorithm,
-    JwtKeys, JwtProvider, Policy, RateLimit, Redis, RemoteKeys, Target, Upstream,
+    AuthzRequest, CredentialSource, Endpoint, EndpointLocation, ExternalAuth, GrpcCheck, HeaderName, Jwt,
+    JwtAlgorithm, JwtKeys, JwtProvider, Policy, RateLimit, Redis, RemoteKeys, Target, Upstream,
+    UpstreamProtocol,
 };
 use ringmain_sim::{Fault as Broken, World};
 use ringmain_web::testing::TestReply;
 
 use self::authz::Verdicts;
+use self::grpc_authz::GrpcVerdicts;
 use self::jwks::{Badge, Keys};
 use self::redis::Counting;
 use self::service::{Mood, Service, Trade};
@@ -46,6 +52,8 @@ struct Inner {
     crowd: bool,
     keys: Option<RefCell<Service<Keys>>>,
     verdicts: Option<RefCell<Service<Verdicts>>>,
+    /// The same service over gRPC, in its place.
+    grpc_verdicts: Option<RefCell<GrpcVerdicts>>,
     counting: Option<RefCell<Service<Counting>>>,
     jwt: Option<Arc<Jwt>>,
     authz: Option<Arc<ExternalAuth>>,
@@ -85,7 +93,10 @@ impl Asked {
         let stale = Duration::from_secs([30, 86_400][world.below(2)]);
         let keys =
             (jwt || crowd).then(|| Service::new(world, at(0), own(1), mood, Keys::new(calm, stale)).into());
-        let verdicts = authz.then(|| Service::new(world, at(1), own(2), mood, Verdicts::default()).into());
+        let grpc = authz && seed % 3 == 1;
+        let verdicts =
+            (authz && !grpc).then(|| Service::new(world, at(1), own(2), mood, Verdicts::default()).into());
+        let grpc_verdicts = grpc.then(|| GrpcVerdicts::new(world, at(1), own(2), mood).into());
         let counting = shared.then(|| Service::new(world, at(2), own(3), mood, Counting::default()).into());
         Asked(Rc::new(Inner {
             world: world.clone(),
@@ -94,9 +105,10 @@ impl Asked {
             crowd,
             keys,
             verdicts,
+            grpc_verdicts,
             counting,
             jwt: (jwt || crowd).then(|| tokens(world, stale).into()),
-            authz: authz.then(|| service(world, seed, calm).into()),
+            authz: authz.then(|| service(world, seed, calm, grpc).into()),
             shared: shared.then(|| limit(world, calm).into()),
             badges: RefCell::default(),
             outlaws: RefCell::default(),
@@ -114,7 +126,7 @@ impl Asked {
     }
 
     pub(crate) fn has_verdicts(&self) -> bool {
-        self.0.verdicts.is_some()
+        self.0.authz.is_some()
     }
 
     /// Returns whether requests are counted by the shared counter.
@@ -143,6 +155,9 @@ impl Asked {
             let mut upstream = Upstream::new(*name, vec![Endpoint::new(EndpointLocation::Address(address))]);
             upstream.pool.connections = 1 + world.below(6) as u32;
             upstream.connect_timeout = patience;
+            if *name == "verdicts" && self.0.grpc_verdicts.is_some() {
+                upstream.protocol = UpstreamProtocol::Http2;
+            }
             upstream.into()
         };
         asked.map(upstream).collect()
@@ -182,9 +197,7 @@ impl Asked {
             let newest = keys.borrow().trade.newest();
             self.0.badges.borrow_mut().insert(id, Badge::Key(newest));
         }
-        if let Some(verdicts) = &self.0.verdicts {
-            verdicts.borrow_mut().trade.favoured.insert(id);
-        }
+        self.with_verdicts(|verdicts| verdicts.favoured.insert(id));
         if let Some(counting) = &self.0.counting {
             counting.borrow_mut().trade.forgive();
         }
@@ -205,8 +218,16 @@ impl Asked {
 
     /// Its client begins to send it.
     pub(crate) fn send(&self, id: u64, now: Time) {
-        if let Some(verdicts) = &self.0.verdicts {
-            verdicts.borrow_mut().trade.sent.entry(id).or_insert(now);
+        self.with_verdicts(|verdicts| *verdicts.sent.entry(id).or_insert(now));
+    }
+
+    /// Passes the decisions of the authorization service to `read`, if there is one.
+    fn with_verdicts<T>(&self, read: impl FnOnce(&mut Verdicts) -> T) -> Option<T> {
+        let inner = &self.0;
+        match (&inner.verdicts, &inner.grpc_verdicts) {
+            (Some(service), _) => Some(read(&mut service.borrow_mut().trade)),
+            (None, Some(service)) => Some(read(&mut service.borrow_mut().trade)),
+            (None, None) => None,
         }
     }
 
@@ -225,9 +246,8 @@ impl Asked {
                 badge => panic!("{id} was let in by {badge:?}"),
             }
         }
-        if let (Some(verdicts), Some(authz)) = (&inner.verdicts, &inner.authz) {
-            let known = &verdicts.borrow().trade;
-            let allowed = known.allowed.contains(&id);
+        let known = self.with_verdicts(|known| (known.allowed.contains(&id), known.denied.contains(&id)));
+        if let (Some((allowed, denied)), Some(authz)) = (known, &inner.authz) {
             let user = field("X-User");
             assert!(
                 user.is_none() || user == Some(authz::user(id)) && allowed,
@@ -238,7 +258,7 @@ impl Asked {
             }
             // The network may have lost the refusal.
             let lost = inner.world.count(Broken::Reset) > 0;
-            assert!(lost || !known.denied.contains(&id), "{id} was refused");
+            assert!(lost || !denied, "{id} was refused");
         }
         inner.arrived.borrow_mut().insert(id);
     }
@@ -283,7 +303,7 @@ impl Asked {
         let inner = &self.0;
         let is = |fault: Fault| reply.status() == fault.status() && said(reply) == fault.text();
         if reply.header("Location") == Some("/login") {
-            let known = inner.verdicts.is_some() && authz::refusal(id) == Some(reply.status());
+            let known = inner.authz.is_some() && authz::refusal(id) == Some(reply.status());
             let text = said(reply);
             return Some(ensure(
                 known && (text.is_empty() || text == authz::told(id).trim()),
@@ -391,6 +411,10 @@ impl Asked {
             .iter()
             .for_each(|all| all.borrow_mut().become_(mood));
         inner
+            .grpc_verdicts
+            .iter()
+            .for_each(|all| all.borrow_mut().become_(mood));
+        inner
             .counting
             .iter()
             .for_each(|all| all.borrow_mut().become_(mood));
@@ -408,6 +432,7 @@ impl Asked {
         }
         inner.keys.iter().for_each(|all| all.borrow_mut().act());
         inner.verdicts.iter().for_each(|all| all.borrow_mut().act());
+        inner.grpc_verdicts.iter().for_each(|all| all.borrow_mut().act());
         inner.counting.iter().for_each(|all| all.borrow_mut().act());
     }
 
@@ -416,8 +441,9 @@ impl Asked {
         let inner = &self.0;
         let keys = inner.keys.as_ref().and_then(|all| all.borrow().due());
         let verdicts = inner.verdicts.as_ref().and_then(|all| all.borrow().due());
+        let grpc = inner.grpc_verdicts.as_ref().and_then(|all| all.borrow().due());
         let counting = inner.counting.as_ref().and_then(|all| all.borrow().due());
-        [keys, verdicts, counting].into_iter().flatten().min()
+        [keys, verdicts, grpc, counting].into_iter().flatten().min()
     }
 
     /// They are gone.
@@ -425,6 +451,10 @@ impl Asked {
         let inner = &self.0;
         inner.keys.iter().for_each(|all| all.borrow_mut().close());
         inner.verdicts.iter().for_each(|all| all.borrow_mut().close());
+        inner
+            .grpc_verdicts
+            .iter()
+            .for_each(|all| all.borrow_mut().close());
         inner.counting.iter().for_each(|all| all.borrow_mut().close());
     }
 }
@@ -481,13 +511,22 @@ fn tokens(world: &World, stale: Duration) -> Jwt {
     }
 }
 
-fn service(world: &World, seed: u64, calm: bool) -> ExternalAuth {
+fn service(world: &World, seed: u64, calm: bool, grpc: bool) -> ExternalAuth {
     // A run with filters has no bodies for it.
     let kinds = if seed % 5 == 2 { 2 } else { 3 };
     let (ask, body) = match world.below(kinds) {
         0 => (AuthzRequest::Path("/verify".into()), 0),
         1 => (AuthzRequest::Prefix("/ask".into()), 0),
         _ => (AuthzRequest::Prefix("/ask".into()), limits::AUTHZ_REQUEST_BYTES),
+    };
+    let check = GrpcCheck {
+        partial_body: seed.is_multiple_of(2),
+        ..GrpcCheck::default()
+    };
+    let (ask, body) = match grpc {
+        true if check.partial_body => (AuthzRequest::Grpc(check.into()), body.min(100)),
+        true => (AuthzRequest::Grpc(check.into()), body),
+        false => (ask, body),
     };
     ExternalAuth {
         body,

