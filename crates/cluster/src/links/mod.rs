@@ -136,6 +136,23 @@ struct ActorState {
     to_move: AtomicU32,
 }
 
+impl ActorState {
+    /// Returns the state before the first report: with a log the node is not ready.
+    fn new(has_log: bool) -> ActorState {
+        let log = has_log.then(|| LogReport {
+            reason: "not connected yet".into(),
+            ..LogReport::default()
+        });
+        ActorState {
+            report: Mutex::new(ClusterReport {
+                log,
+                ..ClusterReport::default()
+            }),
+            ..ActorState::default()
+        }
+    }
+}
+
 /// A running node. Dropping it closes its links.
 #[derive(Debug)]
 pub struct Cluster {
@@ -189,16 +206,7 @@ impl Cluster {
             digest: Some(log.digest),
             port: log.port,
         });
-        let shared: Arc<ActorState> = Arc::default();
-        // Not ready before the first report.
-        let first = ClusterReport {
-            log: log.as_ref().map(|_| LogReport {
-                reason: "not connected yet".into(),
-                ..LogReport::default()
-            }),
-            ..ClusterReport::default()
-        };
-        *shared.report.lock().unwrap_or_else(PoisonError::into_inner) = first;
+        let shared = Arc::new(ActorState::new(log.digest.is_some()));
         let (stop, stopped) = watch::channel(());
         let actor_shared = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("ringmain-cluster".into());

@@ -140,7 +140,7 @@ fn invalid_filters_are_rejected() {
     assert!(TagFilter::new(&parse(&nested)).is_ok());
 }
 
-/// The values of all lists of a filter count against one limit.
+/// The values of every list of a filter count against one limit.
 #[test]
 fn the_values_of_lists_are_limited() {
     let in_list = |values: usize| {

@@ -258,7 +258,7 @@ impl ClusterChannels {
         }
     }
 
-    /// Requests the state of channels whose subscribers are ahead of it: with a log, the position of a quiet channel grows without publications.
+    /// Requests the state of channels that are behind their subscribers: with a log, the position of a quiet channel grows without publications.
     fn request_positions(&mut self, now: Duration) {
         for (name, channel) in &mut self.channels {
             let is_ahead = channel.is_live && !channel.held.is_empty();

@@ -38,7 +38,7 @@ impl Node {
             if self.join_append(&channel, &idempotency.key, origin) {
                 return;
             }
-            // The first publication was read, but perhaps not acknowledged: what is appended behind it is acknowledged after it.
+            // The first publication was read, but perhaps not acknowledged: an entry behind it is acknowledged after it.
             let first = self.followed(partition).map(|followed| &followed.reader);
             if let Some((first, beat)) =
                 first.and_then(|reader| Some((reader.find_key(&channel, idempotency)?, reader.beat()?)))

@@ -34,7 +34,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
 /// this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-jkKHezPd5cmfZhoCdTUH8KZwSEvkM1z1ReKYl4wT+Ls='; script-src 'sha256-zGOZCqlp+ZaLLm1xx2SnvTc7PlIxdwBzMZL6ZHGfz7A='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-jkKHezPd5cmfZhoCdTUH8KZwSEvkM1z1ReKYl4wT+Ls='; script-src 'sha256-Spo93mBfXic6TmUVKDk5loGZ4nCI9+sDHbppSrDfi/Q='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest snapshot, shared by all viewers, and the history.

@@ -19,7 +19,7 @@ pub(in crate::config) struct UpstreamSection {
     pub(in crate::config) protocol: Field<UpstreamProtocol>,
     /// TLS; `true` uses the system's trusted authorities. Default: none.
     pub(in crate::config) tls: Field<Switch<UpstreamTlsSection>>,
-    /// Sends a PROXY protocol header, `v1` or `v2`, at the start of each connection. Default: none.
+    /// Sends a PROXY protocol header at the start of each connection. Default: none.
     pub(in crate::config) proxy_protocol: Field<ProxyProtocolVersion>,
     /// The load balancing policy. Default: `least_request`.
     pub(in crate::config) balance: Field<Balance>,

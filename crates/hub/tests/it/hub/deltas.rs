@@ -6,33 +6,31 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_hub::delta::fossil;
-use ringmain_hub::history::StreamPosition;
-use ringmain_hub::mail::{ChannelOptions, EpochFilter, PublishOptions, RecoverFrom, SlowConsumerPolicy};
+use ringmain_hub::mail::{ChannelOptions, PublishOptions, RecoverFrom, SlowConsumerPolicy};
 use ringmain_hub::protocol::{Format, Publication, Published, Replies, Variant};
 use ringmain_hub::subscribers::{ConnId, SubscriberEvent, SubscriberLimits, SubscriptionFeatures};
-use ringmain_hub::tag_filter::TagFilter;
 
 use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name};
 
 const DELTA: ChannelOptions = ChannelOptions { delta: true, ..PLAIN };
 
-const KEPT_DELTA: ChannelOptions = ChannelOptions { delta: true, ..KEPT };
+pub(crate) const KEPT_DELTA: ChannelOptions = ChannelOptions { delta: true, ..KEPT };
 
-const PROTOBUF: Variant = Variant {
+pub(crate) const PROTOBUF: Variant = Variant {
     format: Format::Protobuf,
     unidirectional: false,
     framed: false,
 };
 
 /// A publication of 600 bytes, most of which are the same in each.
-fn state(number: u64) -> Published {
+pub(crate) fn state(number: u64) -> Published {
     Published {
         data: Bytes::from(text(number)),
         ..Published::default()
     }
 }
 
-fn text(number: u64) -> String {
+pub(crate) fn text(number: u64) -> String {
     format!(
         "{{\"number\":{number},\"text\":\"{}\",\"again\":{}}}",
         "wörds ".repeat(80),
@@ -41,16 +39,16 @@ fn text(number: u64) -> String {
 }
 
 /// A client that applies deltas.
-struct Client {
-    format: Format,
-    conn: ConnId,
-    base: Option<Vec<u8>>,
-    deltas: usize,
-    wholes: usize,
+pub(crate) struct Client {
+    pub(crate) format: Format,
+    pub(crate) conn: ConnId,
+    pub(crate) base: Option<Vec<u8>>,
+    pub(crate) deltas: usize,
+    pub(crate) wholes: usize,
 }
 
 impl Client {
-    fn subscribe(
+    pub(crate) fn subscribe(
         workers: &mut Workers,
         worker: usize,
         variant: Variant,
@@ -65,6 +63,10 @@ impl Client {
         workers.tables[worker]
             .subscribe_with(conn, &name("a"), options, recover_from, None, features)
             .expect("allowed");
+        Client::new(variant, conn)
+    }
+
+    pub(crate) fn new(variant: Variant, conn: ConnId) -> Client {
         Client {
             format: variant.format,
             conn,
@@ -99,7 +101,7 @@ impl Client {
     }
 
     /// Receives up to `limit` queued pushes. Returns the numbers of their states.
-    fn poll(&mut self, workers: &mut Workers, worker: usize, limit: usize) -> Vec<u64> {
+    pub(crate) fn poll(&mut self, workers: &mut Workers, worker: usize, limit: usize) -> Vec<u64> {
         let mut numbers = Vec::new();
         while numbers.len() < limit
             && let Some(frame) = workers.tables[worker].pop_push(self.conn)
@@ -387,193 +389,6 @@ fn deltas_apply_whatever_was_dropped() {
             .values()
             .map(|(_, client, _)| client.wholes)
             .sum::<usize>();
-    }
-    println!("{deltas} deltas, {wholes} whole");
-    assert!(
-        deltas > 5000 && wholes > 1000,
-        "both were sent often: {deltas}, {wholes}"
-    );
-}
-
-/// A client with deltas and a filter, which reconnects and recovers.
-struct FilteredClient {
-    client: Client,
-    worker: usize,
-    variant: Variant,
-    is_subscribed: bool,
-    /// The position of the last publication that it has processed.
-    position: Option<StreamPosition>,
-    received: Vec<u64>,
-    kind: &'static str,
-}
-
-/// The tag of a state, which half of the filters match.
-fn kind(number: u64) -> &'static str {
-    if number.is_multiple_of(3) || number % 7 < 3 {
-        "even"
-    } else {
-        "odd"
-    }
-}
-
-impl FilteredClient {
-    fn subscribe(&mut self, workers: &mut Workers, options: ChannelOptions) {
-        let json = format!(r#"{{"key":"kind","cmp":"eq","val":"{}"}}"#, self.kind);
-        let filter = TagFilter::new(&serde_json::from_str(&json).expect("a filter")).expect("valid");
-        let features = SubscriptionFeatures {
-            delta: true,
-            filter: Some(Arc::new(filter)).filter(|_| options.tags_filter),
-            ..SubscriptionFeatures::default()
-        };
-        let since = self.position.map(|position| RecoverFrom {
-            offset: position.offset,
-            epoch: EpochFilter::Exact(position.epoch),
-        });
-        self.client.conn = workers.tables[self.worker].open(self.variant, None);
-        self.client.base = None;
-        workers.tables[self.worker]
-            .subscribe_with(self.client.conn, &name("a"), options, since, None, features)
-            .expect("allowed");
-        self.is_subscribed = false;
-    }
-
-    fn poll(&mut self, workers: &mut Workers, limit: usize) {
-        for number in self.client.poll(workers, self.worker, limit) {
-            self.receive(number);
-        }
-    }
-
-    fn receive(&mut self, number: u64) {
-        if let Some(position) = &mut self.position {
-            // The test's states have the numbers of their offsets.
-            position.offset = number;
-        }
-        self.received.push(number);
-    }
-}
-
-/// Handles the events of all workers: a client that was removed reconnects and recovers.
-fn handle_events(workers: &mut Workers, options: ChannelOptions, clients: &mut [FilteredClient]) {
-    for worker in 0..workers.tables.len() {
-        while let Some(event) = workers.tables[worker].poll_event() {
-            let of_conn = |conn: ConnId| {
-                move |client: &&mut FilteredClient| client.worker == worker && client.client.conn == conn
-            };
-            match event {
-                SubscriberEvent::Subscribed {
-                    conn,
-                    position,
-                    missed,
-                    ..
-                } => {
-                    let Some(client) = clients.iter_mut().find(of_conn(conn)) else {
-                        continue;
-                    };
-                    client.is_subscribed = true;
-                    for (offset, published) in missed.iter().flatten() {
-                        client.client.base = Some(published.data.to_vec());
-                        assert_eq!(published.data, text(*offset));
-                        client.receive(*offset);
-                    }
-                    client.position = position;
-                }
-                SubscriberEvent::Unsubscribed { conn, .. } | SubscriberEvent::Disconnected { conn, .. } => {
-                    workers.tables[worker].close(conn);
-                    if let Some(client) = clients.iter_mut().find(of_conn(conn)) {
-                        client.subscribe(workers, options);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Filters or conflation, queues that are too small, and connections that are lost: clients that recover have each publication that
-/// matches, or with conflation the last one.
-#[test]
-fn clients_with_deltas_that_recover_have_the_last_value() {
-    let (mut deltas, mut wholes) = (0, 0);
-    for seed in 0..80 {
-        println!("seed {seed}");
-        let mut random = fastrand::Rng::with_seed(seed);
-        let is_conflated = seed % 2 == 1;
-        let interval = Duration::from_millis(20);
-        let options = ChannelOptions {
-            tags_filter: !is_conflated,
-            cache_recovery: is_conflated,
-            conflation_interval: is_conflated.then_some(interval),
-            slow_consumer: [SlowConsumerPolicy::Disconnect, SlowConsumerPolicy::Resync][random.usize(..2)],
-            ..KEPT_DELTA
-        };
-        let limits = SubscriberLimits {
-            subscriptions: 4,
-            queued_bytes: random.usize(2000..6000),
-        };
-        let mut workers = Workers::new(2, limits);
-        let mut clients: Vec<FilteredClient> = (0..6)
-            .map(|at| FilteredClient {
-                client: Client::subscribe(&mut workers, at % 2, JSON, options, None),
-                worker: at % 2,
-                variant: if at % 3 == 0 { JSON } else { PROTOBUF },
-                is_subscribed: false,
-                position: None,
-                received: Vec::new(),
-                kind: if at < 3 { "even" } else { "odd" },
-            })
-            .collect();
-        for client in &mut clients {
-            workers.tables[client.worker].close(client.client.conn);
-            client.client.format = client.variant.format;
-            client.subscribe(&mut workers, options);
-        }
-        workers.deliver_all();
-        handle_events(&mut workers, options, &mut clients);
-        for number in 1..=150 {
-            workers.now += Duration::from_millis(random.u64(..10));
-            for shard in &mut workers.shards {
-                shard.release(workers.now);
-            }
-            let published = Published {
-                tags: [("kind".to_owned(), kind(number).to_owned())].into(),
-                ..state(number)
-            };
-            workers.tables[0].publish(&name("a"), options, published, None);
-            workers.deliver_all();
-            handle_events(&mut workers, options, &mut clients);
-            for client in clients.iter_mut().filter(|client| client.is_subscribed) {
-                client.poll(&mut workers, [0, 1, 2, 100][random.usize(..4)]);
-                if random.u8(..20) == 0 {
-                    workers.tables[client.worker].close(client.client.conn);
-                    client.subscribe(&mut workers, options);
-                }
-            }
-            workers.deliver_all();
-            handle_events(&mut workers, options, &mut clients);
-        }
-        for _ in 0..20 {
-            workers.now += interval;
-            for shard in &mut workers.shards {
-                shard.release(workers.now);
-            }
-            workers.deliver_all();
-            handle_events(&mut workers, options, &mut clients);
-            for client in &mut clients {
-                client.poll(&mut workers, 100);
-            }
-        }
-        for client in &clients {
-            let received = &client.received;
-            if is_conflated {
-                assert!(received.is_sorted(), "{received:?}");
-                assert_eq!(received.last(), Some(&150));
-            } else {
-                let matching: Vec<u64> = (1..=150).filter(|number| kind(*number) == client.kind).collect();
-                assert_eq!(received, &matching);
-            }
-            deltas += client.client.deltas;
-            wholes += client.client.wholes;
-        }
     }
     println!("{deltas} deltas, {wholes} whole");
     assert!(

@@ -2,6 +2,7 @@
 
 mod conflated_channels;
 mod conflation_timing;
+mod delta_recovery;
 mod deltas;
 mod eviction;
 mod features;
