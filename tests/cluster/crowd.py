@@ -329,8 +329,10 @@ class Crowd(threading.Thread):
         subscription.epoch, subscription.is_live = epoch, True
         for publication in publications:
             self.publication(client, subscription, publication, now)
+        # The position of a log also grows by publications of other channels; a missed one is noticed by the numbers.
         if not publications and offset > subscription.offset:
-            self.fault(client, subscription.channel, f"recovered at {offset} without the publications after {subscription.offset}")
+            if not self.has_holes:
+                self.fault(client, subscription.channel, f"recovered at {offset} without the publications after {subscription.offset}")
             subscription.offset = offset
 
     def publication(self, client, subscription, publication, now):

@@ -123,6 +123,28 @@ class Faults(unittest.TestCase):
         server.lost_place(epoch="e", offset=3, recovered=True, publications=[publication(3)])
         self.check(server, "the offset 3 after 1")
 
+    def test_a_recovery_to_a_later_position_without_publications_is_a_fault(self):
+        server = Server()
+        server.publish(1)
+        server.lost_place(epoch="e", offset=3, recovered=True)
+        self.check(server, "recovered at 3 without the publications after 1")
+
+    def test_the_position_of_a_log_grows_by_other_channels(self):
+        server = Server()
+        server.crowd.has_holes = True
+        server.publish(1)
+        server.lost_place(epoch="e", offset=3, recovered=True)
+        server.publish(2, offset=7)
+        self.assertEqual(server.judge()["lost"], 0)
+
+    def test_a_missing_number_behind_a_position_of_a_log_is_lost(self):
+        server = Server()
+        server.crowd.has_holes = True
+        server.publish(1)
+        server.lost_place(epoch="e", offset=3, recovered=True)
+        server.publish(3, offset=7)
+        self.check(server, r"lost.*\('c', 'p', 2, 2\)")
+
     def test_two_publications_at_one_position_are_a_fault(self):
         server = Server()
         server.publish(1)

@@ -62,6 +62,8 @@ REFUSED = [
     ("{pushCluster: {name: live}, config: {push: {anonymous: true}}}", "pushCluster.tlsSecret is required"),
     ("pushCluster: {name: live, tlsSecret: live}", "pushCluster.name: config has no push"),
     ("{hostNetwork: true, pushCluster: {name: live, tlsSecret: live}}", "pushCluster is for Pods with a network of their own"),
+    ("pushCluster: {log: redis}", "/pushCluster/log': got string, want object"),
+    ("pushCluster: {rebalance: 1.2}", "/pushCluster/rebalance': got number, want object"),
     ("pushCluster: {role: owner}", "/pushCluster/role': value must be one of"),
     ("privilegedPorts: true", "privilegedPorts is for hostNetwork"),
     ("{hostNetwork: true, networkPolicy: {enabled: true}}", "no effect on Pods with hostNetwork"),
@@ -180,6 +182,7 @@ def refused(chart):
 
 def consistent(chart):
     """Ports, selectors, probes and times of the objects agree with each other"""
+    logs = {}
     for name, file in value_sets().items():
         objects = chart.objects(file)
         identities = [(part["kind"], part["metadata"].get("namespace"), part["metadata"]["name"]) for part in objects]
@@ -218,10 +221,17 @@ def consistent(chart):
             expect(("kubernetes" in config or cluster is not None) == pod["automountServiceAccountToken"], f"{name}: a token without use, or none")
             if cluster:
                 check_push_cluster(name, objects, config, pod, numbers)
+                logs.setdefault(cluster["nodes"]["kubernetes"]["service"], []).append(cluster.get("log"))
+    for service, found in logs.items():
+        expect(all(log == found[0] for log in found), f"releases of the cluster {service} have different logs: {found}")
 
 
 def check_push_cluster(name, objects, config, pod, numbers):
     cluster = config["push"]["cluster"]
+    _, values, _ = chart_values.read()
+    values = values["pushCluster"] | yaml.safe_load(value_sets()[name].read_text())["pushCluster"]
+    for key in ("log", "rebalance"):
+        expect(cluster.get(key, {}) == values[key], f"{name}: {key} is {cluster.get(key)}, not that of the values")
     expect(cluster["listen"].endswith(f":{numbers['push-cluster']}"), f"{name}: nodes do not listen at the port of their links")
     folder = next(mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "push-cluster")
     files = [*config["certificates"]["push-node"].values(), config["authorities"]["push-nodes"]]
@@ -304,6 +314,12 @@ def replaced(chart):
                  {"ports": {"metrics": 9999}}, {"gatewayAPI": {"controllerName": "example.com/other"}}):
         expect(stamp(part) != plain, f"{part} does not replace Pods")
 
+    def stamp_node(**values):
+        return stamp({"config": {"push": {"anonymous": True}}, "pushCluster": {"name": "live", "tlsSecret": "live", **values}})
+
+    for part in ({"log": {"redis": {"servers": "redis:6379"}}}, {"rebalance": {"rate": "1%"}}):
+        expect(stamp_node(**part) != stamp_node(), f"{part} does not replace Pods")
+
 
 def rights(chart):
     """Roles grant what crates/kube reads and writes, and nothing else"""
@@ -338,7 +354,8 @@ def current(chart):
 
 def configurations(chart, binary):
     """`ringmain check` accepts the configuration of each ConfigMap, and the seccomp profile is the exported one"""
-    env = {**os.environ, "POD_IP": "192.0.2.1", "POD_NAME": "live-0", "TOKEN_SECRET": "s" * 32, "ADMIN_TOKEN": "t" * 32, "API_KEY": "k"}
+    env = {**os.environ, "POD_IP": "192.0.2.1", "POD_NAME": "live-0", "TOKEN_SECRET": "s" * 32, "ADMIN_TOKEN": "t" * 32, "API_KEY": "k",
+           "REDIS_PASSWORD": "r"}
     with tempfile.TemporaryDirectory() as folder:
         key, chain = f"{folder}/tls.key", f"{folder}/tls.crt"
         request = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=node"]

@@ -2,9 +2,12 @@
 
 With `balancer_s` in front of it is a load balancer outside of the cluster, as with `externalTrafficPolicy: Local`: it selects among nodes that have
 ready endpoints, and notices that many seconds late; a node sends connections to its own endpoints only.
+
+With `loopback`, connections to 127.0.0.1 at the Service's port are sent to its endpoints, too, as kube-proxy does for ports of nodes.
 """
 
 import json
+import pathlib
 import subprocess
 import threading
 import time
@@ -36,8 +39,9 @@ def selected(endpoints):
 class Service:
     """Follows the EndpointSlices of one Service until the end of the block. Connections that are open stay with their endpoint."""
 
-    def __init__(self, rig, namespace, name, port, balancer_s=None):
-        self.namespace, self.name, self.port, self.balancer_s = namespace, name, port, balancer_s
+    def __init__(self, rig, namespace, name, port, balancer_s=None, loopback=False):
+        self.namespace, self.name, self.port, self.balancer_s, self.loopback = namespace, name, port, balancer_s, loopback
+        self.table = f"ip service_{name.replace('-', '_')}"
         self.address = rig.get("service", name, namespace)["spec"]["clusterIP"]
         self.slices, self.changed_at = {}, None
         # Sets of nodes with ready endpoints, with the instant from which on they are known; and groups of endpoints in use.
@@ -50,8 +54,14 @@ class Service:
         subprocess.run(["ip", "route", "replace", SERVICES, "dev", "pods"], check=True)
         # Connections without an endpoint are dropped, as by kube-proxy. A search for their neighbour would fail, and with it open connections.
         subprocess.run(["ip", "neigh", "replace", self.address, "lladdr", "02:00:00:00:00:01", "dev", "pods", "nud", "permanent"], check=True)
-        nft("add table ip rollout\nadd chain ip rollout groups\nadd chain ip rollout output { type nat hook output priority -100; }\n"
-            f"add rule ip rollout output ip daddr {self.address} tcp dport {self.port} goto groups\n")
+        nft(f"add table {self.table}\nadd chain {self.table} groups\nadd chain {self.table} output {{ type nat hook output priority -100; }}\n"
+            f"add rule {self.table} output ip daddr {self.address} tcp dport {self.port} goto groups\n")
+        if self.loopback:
+            for device in ("all", "pods"):
+                pathlib.Path(f"/proc/sys/net/ipv4/conf/{device}/route_localnet").write_text("1")
+            nft(f"add rule {self.table} output ip daddr 127.0.0.1 tcp dport {self.port} goto groups\n"
+                f"add chain {self.table} postrouting {{ type nat hook postrouting priority 100; }}\n"
+                f"add rule {self.table} postrouting ip saddr 127.0.0.0/8 oifname pods masquerade\n")
         base = f"/apis/discovery.k8s.io/v1/namespaces/{self.namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{self.name}"
         # Without a version the watch begins with all that exist.
         command = ["kubectl", "get", "--raw", f"{base}&watch=true&timeoutSeconds=3600"]
@@ -99,15 +109,15 @@ class Service:
         return [selected([end for end in endpoints if end["nodeName"] == node]) for node in (known[-1] if known else [])]
 
     def write(self, groups):
-        rules = ["flush chain ip rollout groups"]
+        rules = [f"flush chain {self.table} groups"]
         for number, addresses in enumerate(groups):
-            rules += [f"add chain ip rollout group{number}", f"flush chain ip rollout group{number}"]
+            rules += [f"add chain {self.table} group{number}", f"flush chain {self.table} group{number}"]
             if addresses:
                 targets = ", ".join(f"{place} : {address}" for place, address in enumerate(addresses))
-                rules.append(f"add rule ip rollout group{number} dnat to numgen random mod {len(addresses)} map {{ {targets} }}")
+                rules.append(f"add rule {self.table} group{number} dnat to numgen random mod {len(addresses)} map {{ {targets} }}")
         if groups:
             targets = ", ".join(f"{number} : goto group{number}" for number in range(len(groups)))
-            rules.append(f"add rule ip rollout groups numgen random mod {len(groups)} vmap {{ {targets} }}")
+            rules.append(f"add rule {self.table} groups numgen random mod {len(groups)} vmap {{ {targets} }}")
         nft("\n".join(rules) + "\n")
 
     def __exit__(self, kind, *_):
@@ -116,6 +126,6 @@ class Service:
         self.watch.wait()
         for thread in self.threads:
             thread.join()
-        nft("delete table ip rollout\n")
+        nft(f"delete table {self.table}\n")
         if self.errors and kind is None:
             raise self.errors[0]

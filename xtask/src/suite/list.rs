@@ -267,7 +267,7 @@ pub(super) const SUITES: &[Suite] = &[
         name: "chart",
         about: "the Helm chart: output, values and rights, each object at a real API server, then installed in a cluster whose Pods are the release binary; five minutes, needs the folder of a rig with up.sh, in.sh and down.sh in RINGMAIN_KUBE_RIG, root, openssl, curl, PyYAML, Go and its module proxy",
         lines: &[
-            Line::new("cargo build --release -p ringmain-cli --features kubernetes"),
+            Line::new("cargo build --release -p ringmain-cli --features brokers,kubernetes"),
             Line::new("python3 tests/kube/chart.py target/release/ringmain"),
             Line::new("python3 tests/kube/chart_rig.py target/release/ringmain"),
         ],
@@ -278,6 +278,14 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[
             Line::new("cargo build --release -p ringmain-cli --features kubernetes"),
             Line::new("python3 tests/kube/rollout.py target/release/ringmain"),
+        ],
+    },
+    Suite {
+        name: "kube-push",
+        about: "two releases of the chart as a push cluster with Redis as its log, push servers and push gateways in a cluster whose Pods are the release binary, scaled out and in, upgraded and drained under 1,200 clients: no publication may be lost or doubled, and clients that are sent away reconnect evenly over the time of the drain; six minutes, needs the folder of a rig with up.sh, in.sh and down.sh in RINGMAIN_KUBE_RIG, root, ip, nft, openssl, redis-server, PyYAML, Go and its module proxy",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-cli --features brokers,kubernetes"),
+            Line::new("python3 tests/kube/push.py target/release/ringmain"),
         ],
     },
     Suite {

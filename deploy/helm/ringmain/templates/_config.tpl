@@ -23,13 +23,16 @@
 {{- $_ := set $set "authorities" (dict "push-nodes" (printf "%s/ca.crt" $folder)) -}}
 {{- $service := dict "service" $cluster.name "port" "push-cluster" -}}
 {{- $tls := dict "certificate" "push-node" "authorities" "push-nodes" "server_name" $cluster.serverName -}}
-{{- $_ := set $set "push" (dict "cluster" (dict
+{{- $node := dict
   "listen" (printf "%s:%d" $cluster.address (int $cluster.port))
   "name" "${env:POD_NAME}"
   "role" $cluster.role
   "weight" (int $cluster.weight)
   "nodes" (dict "kubernetes" $service)
-  "tls" $tls)) -}}
+  "tls" $tls -}}
+{{- with $cluster.log -}}{{- $_ := set $node "log" . -}}{{- end -}}
+{{- with $cluster.rebalance -}}{{- $_ := set $node "rebalance" . -}}{{- end -}}
+{{- $_ := set $set "push" (dict "cluster" $node) -}}
 {{- end -}}
 {{- toYaml (mergeOverwrite (deepCopy .Values.config) $set) -}}
 {{- end -}}
