@@ -86,8 +86,9 @@ class Clients:
         self.child.stdin.flush()
 
     def call(self, request):
-        self.send(request)
-        with contextlib.suppress(queue.Empty):
+        # A process that has ended does not read.
+        with contextlib.suppress(queue.Empty, OSError):
+            self.send(request)
             if line := self.lines.get(timeout=REPLY_SECONDS):
                 return json.loads(line)
         raise rig.Failed(f"the clients of {self.name} do not respond: {self.log.read_text(errors='replace')[-1500:]}")

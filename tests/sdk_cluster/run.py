@@ -8,6 +8,7 @@ must have the feature `brokers`.
 """
 
 import argparse
+import functools
 import json
 import pathlib
 import sys
@@ -22,8 +23,8 @@ import tools  # noqa: E402
 
 LOG_LINES = 30
 CASES = {
-    **{f"{suite}_{name}": (lambda case, run=run, roles=roles: run(case, roles))
-       for name, roles in own.TOPOLOGIES.items() for suite, run in (("javascript", own.javascript), ("go", own.go))},
+    **{f"{suite}_{name}": functools.partial(run, roles=roles, has_log=has_log)
+       for name, (roles, has_log) in own.TOPOLOGIES.items() for suite, run in (("javascript", own.javascript), ("go", own.go))},
     "kill_nodes": kill.nodes,
     "kill_roles": kill.roles,
 }
@@ -51,7 +52,7 @@ def main():
             except Exception as why:  # noqa: BLE001 the other cases follow
                 outcome, text = "FAILED", f"{type(why).__name__}: {why}"
                 failed += 1
-            print(f"{outcome:8} {name:18} {time.monotonic() - began:6.1f} s  {text}", flush=True)
+            print(f"{outcome:8} {name:23} {time.monotonic() - began:6.1f} s  {text}", flush=True)
             if outcome == "FAILED":
                 print_logs(case)
     return 1 if failed else 0

@@ -1,4 +1,4 @@
-"""A cluster of push nodes with Redis as their log, behind a gateway without affinity. Loopback only."""
+"""A cluster of push nodes, with Redis as their log or without one, behind a gateway without affinity. Loopback only."""
 
 import logs
 import rig
@@ -30,12 +30,13 @@ class PushNode(Node):
 
 
 class Stage:
-    """Redis, the nodes of `roles` ({name: role}), and a gateway in front of those that have clients."""
+    """The nodes of `roles` ({name: role}), with a log in Redis or without, and a gateway in front of those that have clients."""
 
-    def __init__(self, case, roles, namespaces):
-        self.case = case
-        self.redis = logs.Redis(case, "redis").start()
-        log = f", log: {{redis: {{servers: '{self.redis.address}'}}, partitions: {PARTITIONS}}}"
+    def __init__(self, case, roles, namespaces, has_log=True):
+        self.case, log = case, ""
+        if has_log:
+            redis = logs.Redis(case, "redis").start()
+            log = f", log: {{redis: {{servers: '{redis.address}'}}, partitions: {PARTITIONS}}}"
         self.cluster = Cluster(case, roles, make=lambda case, name: PushNode(case, name, namespaces, role=roles[name], more=log))
         self.entries = [node for node in self.cluster.nodes.values() if node.role != "push-server"]
         probes = rig.free_port()
