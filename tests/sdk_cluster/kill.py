@@ -212,8 +212,9 @@ class Run:
         try:
             rig.until(subject, probe, ARRIVE_SECONDS, 0.1)
         except rig.Failed as why:
-            faults = [clients.call("report")["faults"][:3] for clients in self.clients]
-            raise rig.Failed(f"{why}; behind, by SDK: {found}; faults: {faults}") from None
+            reports = [clients.call("report") for clients in self.clients]
+            known = [(report["counts"], len(report["faults"]), report["faults"][:3]) for report in reports]
+            raise rig.Failed(f"{why}; behind, by SDK: {found}; counts and faults: {known}") from None
 
     def finish(self):
         """Ends the publishers, waits for the rest, and returns what the clients have received."""
