@@ -320,6 +320,15 @@ pub(super) const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "sdk-cluster",
+        about: "the own tests of Centrifuge's JavaScript and Go SDKs against push nodes with Redis as their log behind a gateway, and nodes killed under 380 of their clients: none may lose or double a publication; ten minutes, needs Go, Node, git, redis-server, the package registries and the repository centrifuge-js",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-cli --features brokers"),
+            Line::new("python3 -m unittest discover -s tests/sdk_cluster"),
+            Line::new("python3 tests/sdk_cluster/run.py target/release/ringmain"),
+        ],
+    },
+    Suite {
         name: "grpc",
         about: "grpc-go's interoperability client, connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services, also behind the gateway; three minutes, needs Go, Node and the package registries",
         lines: &[
