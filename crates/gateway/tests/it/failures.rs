@@ -25,6 +25,8 @@ on_every_backend! {
     no_endpoints_and_broken_backends,
     bodies_that_are_too_large,
     a_client_that_leaves,
+    a_client_that_closes_within_a_stream,
+    a_client_that_shuts_down_its_side_before_the_response,
     an_early_answer,
     error_pages,
     errors_of_the_upstream_are_replaced,
@@ -279,6 +281,53 @@ fn a_client_that_leaves(engine: Config) {
     ended
         .recv_timeout(crate::support::PATIENCE)
         .expect("the upstream's connection ends");
+    edge.server.shut_down();
+}
+
+/// A stream may be silent for ever: only the end of the client's side shows that the client has left.
+fn a_client_that_closes_within_a_stream(engine: Config) {
+    for head in [
+        "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n",
+        "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n:\n\r\n",
+        "Connection: close\r\n\r\nhi",
+    ] {
+        let (sender, ended) = std::sync::mpsc::channel();
+        let sender = std::sync::Mutex::new(sender);
+        let origin = Origin::new(move |mut peer| {
+            peer.request();
+            peer.send(format!("HTTP/1.1 200 OK\r\n{head}"));
+            assert!(peer.head().is_none());
+            sender.lock().expect("one").send(()).expect("the test waits");
+        });
+        let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
+        let mut client = edge.server.client();
+        client.send(get("/"));
+        assert_eq!(client.head().status, 200);
+        client.finish();
+        ended
+            .recv_timeout(crate::support::PATIENCE)
+            .expect("the upstream's connection ends");
+        edge.server.shut_down();
+    }
+}
+
+/// A client may shut down its side after the request and still read.
+fn a_client_that_shuts_down_its_side_before_the_response(engine: Config) {
+    let (sender, finished) = std::sync::mpsc::channel();
+    let finished = std::sync::Mutex::new(finished);
+    let origin = Origin::new(move |mut peer| {
+        peer.request();
+        finished.lock().expect("one").recv().expect("the test sends");
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
+        peer.send("0\r\n\r\n");
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    origin.seen();
+    client.finish();
+    sender.send(()).expect("the origin waits");
+    client.answer().expect(200, "hi");
     edge.server.shut_down();
 }
 
