@@ -164,7 +164,7 @@ def envoy_config(port, admin, service, origin, partial, raw):
 
 def ringmain_config(port, service, origin, partial, raw):
     grpc_settings = {"partial_body": partial, "raw_body": raw}
-    authz = {"to": f"h2c://127.0.0.1:{service}", "grpc": grpc_settings, "body": str(LIMIT), "timeout": "5s"}
+    authz = {"to": f"h2c://127.0.0.1:{service}", "grpc": grpc_settings, "body": f"{LIMIT}B", "timeout": "5s"}
     rule = {"match": "/", "to": f"http://127.0.0.1:{origin}", "policies": {"authz": authz}}
     return {"listen": f"127.0.0.1:{port}", "routes": {"all": {"rules": [rule]}}}
 
@@ -246,7 +246,8 @@ def response(draw, present):
         ok.SetInParent()
         names = draw.sample(NAMES, draw.randrange(4))
         for name in names:
-            # Envoy ignores `append_action` of request headers, and values that are to be appended to none.
+            # Envoy ignores `append_action` of request headers, and values that are to be appended to none; of several lines it appends to
+            # the first.
             kinds = [0, False, True] if name in present else [0, False]
             ok.headers.append(option(draw, name, kinds))
         ok.headers_to_remove.extend(draw.sample(["x-old", "authorization", "x-none"], draw.randrange(3)))
@@ -347,7 +348,7 @@ def outcome(gateway, service, origin, number, drawn, message, abort=None):
     if seen:
         seen[2].pop(PLAN)
     # The text of a local response is each gateway's own.
-    is_own = status == 413 or (status in (403, 503) and not has_text(message))
+    is_own = status == 413 or (status in (403, 503) and (abort or not has_text(message)))
     return {
         "attributes": found,
         "origin": seen,
@@ -387,7 +388,8 @@ def run(args, partial, raw, seed):
             )
             for number in range(args.requests):
                 drawn = request(draw)
-                message = response(draw, {name.lower() for name, _ in drawn[2]})
+                names = [name.lower() for name, _ in drawn[2]]
+                message = response(draw, {name for name in names if names.count(name) == 1})
                 abort = draw.choice(["UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED"]) if draw.randrange(20) == 0 else None
                 results = [outcome(gateway, service, origin, number, drawn, message, abort) for gateway in (envoy, ours)]
                 for part in results[0]:

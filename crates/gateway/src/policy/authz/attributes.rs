@@ -140,8 +140,9 @@ fn http(
         ..HttpAttributes::default()
     };
     attributes.headers = headers(authz, at, cleared, &attributes)?;
-    if authz.policy.body > 0 && cleared.body().is_some() {
-        let all = authz.body(cleared);
+    let all = authz.body(cleared);
+    let is_empty = all.is_empty() && cleared.complete_body().is_some();
+    if authz.policy.body > 0 && cleared.body().is_some() && !is_empty {
         let part = &all[..all.len().min(authz.policy.body as usize)];
         let is_partial = part.len() < all.len() || cleared.complete_body().is_none();
         let value = if is_partial { "true" } else { "false" };
