@@ -284,7 +284,7 @@ fn a_client_that_leaves(engine: Config) {
     edge.server.shut_down();
 }
 
-/// A stream may be silent for ever: only the end of the client's side shows that the client has left.
+/// A stream may be silent without a limit: only the end of the client's side shows that the client has left.
 fn a_client_that_closes_within_a_stream(engine: Config) {
     for head in [
         "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n",

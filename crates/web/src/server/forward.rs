@@ -58,7 +58,7 @@ impl Reply<'_> {
         match framing {
             Framing::Length(length) => outgoing.length = Some(length),
             Framing::None => outgoing.bodiless = true,
-            // The body may last for ever: a client that shuts down its side from here on has left.
+            // The body may have no end: a client that shuts down its side from here on has left.
             Framing::Chunked | Framing::UntilClose => outgoing.exchange.events.set(Some(EventFraming::Never)),
         }
         self.start_stream()
