@@ -42,9 +42,6 @@ FROM_ZERO = {
                    "getState with real position recovers missed publications"},
     "go": {"TestGetStateCalledOnInitialSubscribe", "TestGetStateErrorRetried", "TestGetStateNotCalledWhenRecoverySucceeds"},
 }
-# Behind the gateway these fail: it does not end the stream of a client of `http_stream` or `sse` that has disconnected before its next ping,
-# so that presence still has clients of the tests before.
-LEFT_BEHIND = {"javascript": {f"{transport}: subscribe and unsubscribe loop" for transport in ("websocket", "http_stream", "sse")}, "go": set()}
 # Skipped by the suites themselves.
 SKIPPED = re.compile(r"map publish debounce|no websocket constructor|debounce")
 # Without these the run has tested nothing.
@@ -61,7 +58,7 @@ REQUIRED = {
 
 def known(suite, has_log):
     """Returns the tests that fail for a reason."""
-    return LEFT_BEHIND[suite] | (FROM_ZERO[suite] if has_log else set())
+    return FROM_ZERO[suite] if has_log else set()
 
 
 def sign_again(text):
