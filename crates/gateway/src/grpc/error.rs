@@ -30,10 +30,15 @@ pub(crate) enum GrpcError {
 }
 
 impl GrpcError {
-    /// Returns whether the service has failed, rather than a limit or the configuration of the gateway.
+    /// Returns whether the service has failed, rather than a limit or the configuration of the gateway, or the call for its content: a client
+    /// can cause that, for example by a message that is too long for the service.
     pub(crate) fn is_of_service(&self) -> bool {
         match self {
             GrpcError::Fault(fault) => fault.side() == FaultSide::Upstream,
+            GrpcError::Status(status) => !matches!(
+                status.code,
+                Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::ResourceExhausted
+            ),
             _ => true,
         }
     }

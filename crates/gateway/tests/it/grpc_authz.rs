@@ -308,7 +308,7 @@ const FAILING: &[Failing] = &[
     ("cut", |peer, _| peer.cut()),
 ];
 
-fn failing(fail: fn(&mut Peer, ringmain_wire::h2::Stream)) -> Framed {
+fn failing(fail: impl Fn(&mut Peer, ringmain_wire::h2::Stream) + Send + Sync + 'static) -> Framed {
     Framed::new(move |mut peer| {
         while let Some((stream, _)) = peer.request() {
             fail(&mut peer, stream);
@@ -364,19 +364,28 @@ fn a_failure_allows_if_configured(engine: Config) {
         assert_eq!(count(&edge, "authz_unavailable"), 1, "{what}");
         edge.server.shut_down();
     }
-    // The service denies by the status of the call: not a failure.
-    let origin = Origin::new(|_| panic!("no request is allowed"));
-    let authz = failing(|peer, stream| {
-        let fields = [("content-type", "application/grpc"), ("grpc-status", "7")];
-        peer.respond(stream, 200, &fields, true);
-    });
-    let policy = ExternalAuth {
-        fail_open: true,
-        ..policy(GrpcCheck::default())
-    };
-    let edge = guarded(engine, &origin, authz.addr, policy);
-    assert_eq!(ask(&edge, "GET", "").status, 403);
-    edge.server.shut_down();
+    // The service denies by the status of the call, or blames the request: a client could cause that.
+    for (grpc_status, status) in [
+        ("7", 403),
+        ("16", 403),
+        ("3", 503),
+        ("8", 503),
+        ("9", 503),
+        ("11", 503),
+    ] {
+        let origin = Origin::new(|_| panic!("no request is allowed"));
+        let authz = failing(move |peer, stream| {
+            let fields = [("content-type", "application/grpc"), ("grpc-status", grpc_status)];
+            peer.respond(stream, 200, &fields, true);
+        });
+        let policy = ExternalAuth {
+            fail_open: true,
+            ..policy(GrpcCheck::default())
+        };
+        let edge = guarded(engine.clone(), &origin, authz.addr, policy);
+        assert_eq!(ask(&edge, "GET", "").status, status, "{grpc_status}");
+        edge.server.shut_down();
+    }
 }
 
 fn a_failure_has_a_status_of_its_own(engine: Config) {
