@@ -19,7 +19,7 @@ use ringmain_hub::history::{Epoch, HistoryOptions, StreamPosition};
 use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::Published;
 
-const PARTITION: Partition = Partition(0);
+pub(super) const PARTITION: Partition = Partition(0);
 
 const SETTINGS: ChannelSettings = ChannelSettings {
     history: Some(HistoryOptions {
@@ -32,16 +32,16 @@ const SETTINGS: ChannelSettings = ChannelSettings {
 };
 
 /// A node, and the records of its one partition.
-struct Rig {
-    node: Node,
+pub(super) struct Rig {
+    pub(super) node: Node,
     now: Duration,
-    records: Vec<(u64, Bytes)>,
-    requests: VecDeque<LogRequest>,
-    binding: Binding,
+    pub(super) records: Vec<(u64, Bytes)>,
+    pub(super) requests: VecDeque<LogRequest>,
+    pub(super) binding: Binding,
 }
 
 impl Rig {
-    fn new() -> Rig {
+    pub(super) fn new() -> Rig {
         let member = Member {
             uid: Uid(7),
             name: "a".into(),
@@ -66,7 +66,7 @@ impl Rig {
     }
 
     /// Returns a rig that reads the partition in its first life.
-    fn live() -> Rig {
+    pub(super) fn live() -> Rig {
         let mut rig = Rig::new();
         rig.run_for(Duration::from_secs(2));
         rig.open();
@@ -74,7 +74,7 @@ impl Rig {
         rig
     }
 
-    fn run_for(&mut self, time: Duration) {
+    pub(super) fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             self.now += TICK_INTERVAL;
@@ -83,7 +83,7 @@ impl Rig {
         }
     }
 
-    fn receive(&mut self, event: LogEvent) {
+    pub(super) fn receive(&mut self, event: LogEvent) {
         self.node.receive_log(event, self.now);
         self.requests.extend(self.node.take_log_requests());
     }
@@ -96,7 +96,7 @@ impl Rig {
     }
 
     /// Answers the last request to follow.
-    fn open(&mut self) -> FollowFrom {
+    pub(super) fn open(&mut self) -> FollowFrom {
         self.run_for(TICK_INTERVAL * 3);
         let follows = self.requests.iter().filter_map(|request| match request {
             LogRequest::Follow { from, .. } => Some(*from),
@@ -138,7 +138,7 @@ impl Rig {
     }
 
     /// Returns the appends that the node has requested.
-    fn take_appends(&mut self) -> Vec<Append> {
+    pub(super) fn take_appends(&mut self) -> Vec<Append> {
         self.run_for(TICK_INTERVAL);
         let requests = std::mem::take(&mut self.requests);
         let appends = requests.into_iter().filter_map(|request| match request {
@@ -160,14 +160,14 @@ impl Rig {
     }
 
     /// Appends all that the node has requested, and lets it read that.
-    fn append_all(&mut self) {
+    pub(super) fn append_all(&mut self) {
         for append in self.take_appends() {
             let number = self.append(&append);
             self.deliver(number, &append.entry);
         }
     }
 
-    fn publish(&mut self, request: u64, key: Option<&str>) {
+    pub(super) fn publish(&mut self, request: u64, key: Option<&str>) {
         let publish = Publish {
             channel: "news".into(),
             settings: SETTINGS,
@@ -188,7 +188,7 @@ impl Rig {
         self.requests.extend(self.node.take_log_requests());
     }
 
-    fn subscribe(&mut self) {
+    pub(super) fn subscribe(&mut self) {
         let interested = NodeRequest::Interested {
             channel: "news".into(),
             settings: SETTINGS,
@@ -197,7 +197,7 @@ impl Rig {
         self.node.handle(interested, self.now);
     }
 
-    fn events(&mut self) -> Vec<Event> {
+    pub(super) fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.node.poll_event()).collect()
     }
 
