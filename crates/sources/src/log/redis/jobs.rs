@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionAddr, Pipeline, RedisError, Value, cmd};
 use ringmain_cluster::log::Partition;
-use ringmain_gateway::model::{RedisDeployment, RedisLog};
+use ringmain_gateway::model::RedisLog;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::log::follows::Opening;
 use crate::log::queue::Queued;
 use crate::log::tails::Tail;
-use crate::redis::{Access, EntryId, find_master};
+use crate::redis::{Access, EntryId, watch_master};
 
 /// The interval at which a server is queried for its role, and Sentinels for the master.
 const MASTER_INTERVAL: Duration = Duration::from_millis(500);
@@ -104,29 +104,20 @@ pub(super) fn watch<'l>(id: ServerId, connected: &Connected, redis: &'l RedisLog
     let mut closed = connected.closed.clone();
     Some(Box::pin(async move {
         let failure = tokio::select! {
-            failure = watch_master(redis, &mut control, &address) => failure,
+            failure = watch_role(&mut control, &address) => failure,
+            failure = watch_master(&redis.access, &address, MASTER_INTERVAL) => failure,
             _ = closed.changed() => Failure::Ended("closed".to_owned()),
         };
         Done::Failed(id, failure)
     }))
 }
 
-async fn watch_master(
-    redis: &RedisLog,
-    control: &mut MultiplexedConnection,
-    address: &ConnectionAddr,
-) -> Failure {
+/// Returns once the server is not a master any more, or does not respond.
+async fn watch_role(control: &mut MultiplexedConnection, address: &ConnectionAddr) -> Failure {
     loop {
         sleep(MASTER_INTERVAL).await;
         if let Err(failure) = check_role(control, address).await {
             return failure;
-        }
-        // Without a response of a Sentinel the master is the same as before.
-        if matches!(redis.access.deployment, RedisDeployment::Sentinel(_))
-            && let Ok(master) = find_master(&redis.access).await
-            && master.addr() != address
-        {
-            return Failure::Ended(format!("the master is {} now", master.addr()));
         }
     }
 }

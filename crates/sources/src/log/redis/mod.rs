@@ -7,7 +7,8 @@
 //! ```
 //!
 //! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed once its stream is at the new node (`ASK`),
-//! and opened again there, with `ASKING` before each command until the move is complete. Appends with a key wait for that (`TRYAGAIN`).
+//! and opened again there, with `ASKING` before each command until the move is complete. Appends with a key wait for that (`TRYAGAIN`), and
+//! those of their partition behind them.
 //!
 //! Entries older than the retention are deleted by the first append of a batch to their partition, up to whole nodes of the stream.
 
@@ -20,6 +21,8 @@ mod outcomes;
 mod partitions;
 mod read;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -90,8 +93,6 @@ struct Adapter<'l> {
     parked: AppendQueue,
     /// A job connects to the server, or searches nodes of a cluster.
     is_connecting: bool,
-    /// The time of the last search.
-    searched_at: Duration,
     /// Requests for older records.
     tails: TailQueue,
     retry: Retry,
@@ -139,7 +140,6 @@ impl<'l> Adapter<'l> {
             next_server: 0,
             parked: AppendQueue::default(),
             is_connecting: false,
-            searched_at: Duration::ZERO,
             tails: TailQueue::default(),
             retry: Retry::default(),
         }
@@ -156,41 +156,37 @@ impl<'l> Adapter<'l> {
                     partition,
                     before,
                     bytes,
-                } => self.request_tail(partition, before, bytes),
+                } => self.tails.request(
+                    &self.partitions.follows,
+                    &mut self.outbox,
+                    partition,
+                    before,
+                    bytes,
+                ),
             }
         }
     }
 
     fn request_append(&mut self, append: Append, now: Duration) {
-        let Some(partition) = self.partitions.state(append.partition) else {
+        if self.partitions.state(append.partition).is_none() {
             return self.outbox.appended(append.id, AppendOutcome::Refused);
-        };
-        match partition.server.and_then(|id| self.servers.get_mut(&id)) {
-            Some(connected) => connected.queue.push(append, now),
+        }
+        match self.queue_of(append.partition) {
+            Some(queue) => queue.push(append, now),
             None => self.parked.push(append, now),
         }
     }
 
-    fn request_tail(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let Some((_, generation)) = self.partitions.follows.get(partition) else {
-            return self.outbox.push(LogEvent::Closed { partition });
-        };
-        self.tails.push(Tail {
-            partition,
-            generation,
-            before,
-            bytes,
-        });
+    /// Returns the queue of the server that a partition is at. `None`: its appends wait.
+    fn queue_of(&mut self, partition: Partition) -> Option<&mut AppendQueue> {
+        let id = self.partitions.queue_of(partition)?;
+        let connected = self.servers.get_mut(&id)?;
+        Some(&mut connected.queue)
     }
 
     /// Starts requests for older records.
     fn start_tails(&mut self) {
-        loop {
-            let follows = &self.partitions.follows;
-            let is_open = |tail: &Tail| follows.is_open(tail.partition, tail.generation);
-            let Some(tail) = self.tails.take(is_open) else {
-                return;
-            };
+        while let Some(tail) = self.tails.take(&self.partitions.follows) {
             let state = self.partitions.state(tail.partition);
             let at = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
             match at {
@@ -206,15 +202,20 @@ impl<'l> Adapter<'l> {
         self.start_tails();
         for (id, connected) in &mut self.servers {
             if !connected.is_appending && !connected.queue.is_empty() {
-                connected.is_appending = true;
-                let batch = connected.queue.take_batch();
-                let retention = self.log.retention.as_millis() as u64;
-                let oldest = EntryId {
-                    millis: connected.newest_ms.saturating_sub(retention),
-                    sequence: 0,
-                };
-                self.jobs
-                    .push(jobs::append(*id, connected, &self.partitions, batch, oldest));
+                let batch =
+                    outcomes::take_batch(&mut connected.queue, &self.partitions, is_cluster(self.redis));
+                if !batch.is_empty() {
+                    connected.is_appending = true;
+                    let partitions = batch.iter().map(|queued| queued.append.partition);
+                    self.partitions.set_appending(partitions, true);
+                    let retention = self.log.retention.as_millis() as u64;
+                    let oldest = EntryId {
+                        millis: connected.newest_ms.saturating_sub(retention),
+                        sequence: 0,
+                    };
+                    self.jobs
+                        .push(jobs::append(*id, connected, &self.partitions, batch, oldest));
+                }
             }
             let waiting = self.partitions.take_waiting(*id);
             if is_cluster(self.redis) {
@@ -288,7 +289,6 @@ impl<'l> Adapter<'l> {
                 (connected.address.clone(), node)
             });
             let known = known.collect();
-            self.searched_at = clock::monotonic();
             self.jobs
                 .push(jobs::locate(redis, wait, self.partitions.to_search(), known));
         }
@@ -301,7 +301,7 @@ impl<'l> Adapter<'l> {
         let partitions = self.partitions.all().map(|partition| Placement {
             partition,
             binding,
-            is_asking: false,
+            asked: None,
         });
         let partitions = partitions.collect();
         self.place(id, partitions);
@@ -345,14 +345,12 @@ impl<'l> Adapter<'l> {
                 self.outbox.push(LogEvent::Closed { partition });
             }
         }
-        for queued in self.parked.extract(|partition| placed.contains_key(&partition)) {
-            // Entries for another state of the broker may not belong into this one: the node decides again.
-            let has_changed = placed.get(&queued.append.partition) == Some(&true);
-            match self.servers.get_mut(&id).filter(|_| !has_changed) {
-                Some(connected) => connected.queue.push(queued.append, queued.since),
-                None => self.outbox.appended(queued.append.id, AppendOutcome::Refused),
-            }
+        // Entries for another state of the broker may not belong into this one: the node decides again.
+        let is_changed = |partition| placed.get(&partition) == Some(&true);
+        for queued in self.parked.extract(is_changed) {
+            self.outbox.appended(queued.append.id, AppendOutcome::Refused);
         }
+        self.release_parked();
     }
 
     /// Nodes of a cluster were searched.
@@ -387,14 +385,16 @@ impl<'l> Adapter<'l> {
     }
 
     /// A partition of a cluster is at another node, or will be: it is searched again.
-    fn displace(&mut self, partition: Partition, error: &RedisError) {
+    fn displace(&mut self, id: ServerId, partition: Partition, error: &RedisError) {
         if !is_cluster(self.redis) {
-            if let Some(id) = self.partitions.state(partition).and_then(|state| state.server) {
-                self.fail(id, &Failure::Settings(NODE_OF_CLUSTER.to_owned()));
-            }
+            return self.fail(id, &Failure::Settings(NODE_OF_CLUSTER.to_owned()));
+        }
+        // Otherwise it is a reply of a server that it has left before.
+        if self.partitions.state(partition).and_then(|state| state.server) != Some(id) {
             return;
         }
         let asked = asked_node(error);
+        self.park(partition);
         if self.partitions.displace(partition, asked) {
             self.outbox.push(LogEvent::Closed { partition });
         }
@@ -454,11 +454,11 @@ impl<'l> Adapter<'l> {
                         self.set_stale(id);
                     }
                 }
-                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error),
+                (Err(error), _) if is_elsewhere(&error) => self.displace(id, partition, &error),
                 (ends, _) => {
                     if self.partitions.follows.close(partition, opening.generation) {
-                        let reason = ends.err().map(|error| error.to_string());
-                        self.outbox.warn(&reason.unwrap_or_default());
+                        let reason = ends.err().map(|error| error.to_string()).unwrap_or_default();
+                        self.warn_closed(partition, &reason);
                         self.outbox.push(LogEvent::Closed { partition });
                     }
                 }
@@ -486,7 +486,7 @@ impl<'l> Adapter<'l> {
         let read = match (reply, &*streams) {
             (Ok(read), _) => read,
             (Err(error), [stream]) if is_elsewhere(&error) => {
-                return self.displace(stream.partition, &error);
+                return self.displace(id, stream.partition, &error);
             }
             (Err(error), _) => return self.fail(id, &error.into()),
         };
@@ -537,7 +537,7 @@ impl<'l> Adapter<'l> {
         };
         let part = match part {
             Ok(part) => part,
-            Err(error) if is_elsewhere(&error) => return self.displace(partition, &error),
+            Err(error) if is_elsewhere(&error) => return self.displace(id, partition, &error),
             Err(error) => return self.close(partition, generation, &error.to_string()),
         };
         let records: Vec<_> = part.entries.iter().filter_map(StreamEntry::record).collect();
@@ -559,9 +559,14 @@ impl<'l> Adapter<'l> {
     /// Closes one partition: the others remain open.
     fn close(&mut self, partition: Partition, generation: u32, reason: &str) {
         if self.partitions.follows.close(partition, generation) {
-            self.outbox.warn(reason);
+            self.warn_closed(partition, reason);
             self.outbox.push(LogEvent::Closed { partition });
         }
+    }
+
+    fn warn_closed(&mut self, partition: Partition, reason: &str) {
+        self.outbox
+            .warn(&format!("partition {}: {reason}; reading it again", partition.0));
     }
 }
 

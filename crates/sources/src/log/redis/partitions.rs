@@ -21,7 +21,21 @@ pub(super) struct PartitionState {
     /// The binding that it had at its last server.
     pub(super) binding: Option<Binding>,
     /// The node that the slot moves to: it has the partition, and all commands for it are behind `ASKING`.
-    pub(super) asked: Option<Box<str>>,
+    pub(super) asked: Option<Asked>,
+    /// The last one, until the move is complete: it may be unreachable meanwhile.
+    last_asked: Option<Asked>,
+    /// Appends are in flight: those behind them wait, as they may be executed at another server now.
+    pub(super) is_appending: bool,
+    /// No server can execute an append with a key at the moment: it waits with those behind it until it is sent again.
+    pub(super) is_held: bool,
+}
+
+/// The node that a slot moves to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) address: Arc<str>,
+    /// Its run ID when it was first connected for the partition: with another one it has lost entries.
+    pub(super) run_id: Option<Arc<str>>,
 }
 
 impl PartitionState {
@@ -35,17 +49,26 @@ impl PartitionState {
 pub(super) struct Search {
     pub(super) partition: Partition,
     pub(super) stream: String,
-    /// The node that the slot moves to, and the binding that the partition retains until it has moved.
-    pub(super) asked: Option<(String, Binding)>,
+    /// The node that the slot moves to, and the binding that the partition retains there.
+    pub(super) asked: Option<(Asked, Binding)>,
+}
+
+impl Search {
+    /// Returns whether the partition was appended to and read at the node that its slot moves to.
+    pub(super) fn is_followed(&self) -> bool {
+        self.asked
+            .as_ref()
+            .is_some_and(|(asked, _)| asked.run_id.is_some())
+    }
 }
 
 /// A partition that was found at a node.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placement {
     pub(super) partition: Partition,
     pub(super) binding: Binding,
-    /// The slot still moves to the node.
-    pub(super) is_asking: bool,
+    /// The slot still moves to the node, which has this run ID.
+    pub(super) asked: Option<Arc<str>>,
 }
 
 /// The reading of an open partition.
@@ -84,6 +107,9 @@ impl Partitions {
             server: None,
             binding: None,
             asked: None,
+            last_asked: None,
+            is_appending: false,
+            is_held: false,
         });
         Partitions {
             states: states.collect(),
@@ -94,6 +120,27 @@ impl Partitions {
     /// Returns the state of a partition that exists.
     pub(super) fn state(&self, partition: Partition) -> Option<&PartitionState> {
         self.states.get(usize::from(partition.0))
+    }
+
+    /// Notes that appends to partitions are in flight, or are not any more.
+    pub(super) fn set_appending(&mut self, partitions: impl Iterator<Item = Partition>, is_appending: bool) {
+        for partition in partitions {
+            self.states[usize::from(partition.0)].is_appending = is_appending;
+        }
+    }
+
+    /// Lets the appends of a partition wait, which are not in the queue of a server, until [`Partitions::release_held`].
+    pub(super) fn hold(&mut self, partition: Partition) {
+        self.states[usize::from(partition.0)].is_held = true;
+    }
+
+    pub(super) fn release_held(&mut self) {
+        self.states.iter_mut().for_each(|state| state.is_held = false);
+    }
+
+    /// Returns the server whose queue has the appends of a partition. `None`: they wait.
+    pub(super) fn queue_of(&self, partition: Partition) -> Option<ServerId> {
+        self.state(partition).filter(|state| !state.is_held)?.server
     }
 
     /// Takes the partitions of a server that are to be opened.
@@ -203,7 +250,7 @@ impl Partitions {
         let searched = searched.map(|(partition, state)| Search {
             partition,
             stream: state.stream.to_string(),
-            asked: state.asked.as_deref().map(str::to_owned).zip(state.binding),
+            asked: state.asked.clone().zip(state.binding),
         });
         searched.collect()
     }
@@ -213,14 +260,18 @@ impl Partitions {
         let Placement {
             partition,
             binding,
-            is_asking,
+            asked,
         } = placement;
         let state = &mut self.states[usize::from(partition.0)];
         let has_changed = state.binding.is_some_and(|before| before != binding);
         state.server = Some(server);
         state.binding = Some(binding);
-        if !is_asking {
-            state.asked = None;
+        if let Some(before) = state.asked.take() {
+            state.asked = asked.map(|run_id| Asked {
+                run_id: Some(run_id),
+                ..before
+            });
+            state.last_asked.clone_from(&state.asked);
         }
         has_changed
     }
@@ -228,8 +279,14 @@ impl Partitions {
     /// A partition is at its server no more, and at `asked` if its slot moves there. Returns whether it was open, and is closed now.
     pub(super) fn displace(&mut self, partition: Partition, asked: Option<&str>) -> bool {
         let state = &mut self.states[usize::from(partition.0)];
-        state.server = None;
-        state.asked = asked.map(Box::from);
+        (state.server, state.is_held) = (None, false);
+        state.asked = asked.map(|address| match &state.last_asked {
+            Some(last) if *last.address == *address => last.clone(),
+            _ => Asked {
+                address: address.into(),
+                run_id: None,
+            },
+        });
         !self.follows.interrupt(|each| each == partition).is_empty()
     }
 
@@ -245,7 +302,7 @@ impl Partitions {
         let is_at = |state: &PartitionState| state.server == Some(server);
         let gone: Vec<bool> = self.states.iter().map(is_at).collect();
         for state in self.states.iter_mut().filter(|state| is_at(state)) {
-            state.server = None;
+            (state.server, state.is_held) = (None, false);
         }
         self.follows.interrupt(|partition| gone[usize::from(partition.0)])
     }
@@ -258,7 +315,7 @@ mod tests {
 
     use ringmain_cluster::log::{Binding, FollowFrom, Partition};
 
-    use super::{Advance, Partitions, Placement, Position};
+    use super::{Advance, Asked, Partitions, Placement, Position};
     use crate::log::redis::ServerId;
     use crate::log::redis::jobs::ReadStream;
     use crate::log::redis::number::unpack;
@@ -267,16 +324,16 @@ mod tests {
     const ONE: Partition = Partition(1);
     const RETENTION: Duration = Duration::from_secs(100);
 
-    fn placement(binding: u64, is_asking: bool) -> Placement {
+    fn placement(binding: u64, asked: Option<&str>) -> Placement {
         Placement {
             partition: ONE,
             binding: Binding(binding),
-            is_asking,
+            asked: asked.map(Arc::from),
         }
     }
 
     fn open(partitions: &mut Partitions, last: EntryId) -> ReadStream {
-        partitions.place(ServerId(0), placement(7, false));
+        partitions.place(ServerId(0), placement(7, None));
         partitions.follows.follow(ONE, FollowFrom::Number(1));
         let opening = partitions.take_waiting(ServerId(0)).remove(0).opening;
         let position = Position {
@@ -328,7 +385,7 @@ mod tests {
         let mut partitions = Partitions::new("p", 3);
         assert_eq!(partitions.to_search().len(), 3);
         open(&mut partitions, unpack(1));
-        assert!(!partitions.place(ServerId(0), placement(7, false)));
+        assert!(!partitions.place(ServerId(0), placement(7, None)));
         assert_eq!(partitions.to_search().len(), 2);
         assert_eq!(partitions.open_at(ServerId(0)).len(), 1);
         assert_eq!(partitions.remove_server(ServerId(1)), []);
@@ -341,10 +398,20 @@ mod tests {
             (3, 0)
         );
         assert!(
-            partitions.place(ServerId(2), placement(8, false)),
+            partitions.place(ServerId(2), placement(8, None)),
             "it has another binding"
         );
         assert!(!partitions.displace(ONE, None), "it was closed before");
+    }
+
+    #[test]
+    fn appends_that_are_held_are_in_no_queue() {
+        let mut partitions = Partitions::new("p", 2);
+        partitions.place(ServerId(0), placement(7, None));
+        partitions.hold(ONE);
+        assert_eq!(partitions.queue_of(ONE), None);
+        partitions.release_held();
+        assert_eq!(partitions.queue_of(ONE), Some(ServerId(0)));
     }
 
     #[test]
@@ -356,12 +423,29 @@ mod tests {
             let found = partitions.to_search();
             found.into_iter().find(|search| search.partition == ONE)
         };
-        let asked = search(&partitions).and_then(|search| search.asked);
-        assert_eq!(asked, Some(("b:1".to_owned(), Binding(7))));
-        assert!(!partitions.place(ServerId(1), placement(7, true)));
-        assert!(partitions.are_moving() && search(&partitions).is_some());
-        assert!(!partitions.place(ServerId(1), placement(7, false)));
+        let asked = |run_id: Option<&str>| {
+            let asked = Asked {
+                address: "b:1".into(),
+                run_id: run_id.map(Arc::from),
+            };
+            Some((asked, Binding(7)))
+        };
+        let searched = |partitions: &Partitions| search(partitions).and_then(|search| search.asked);
+        assert_eq!(searched(&partitions), asked(None));
+        assert!(!partitions.place(ServerId(1), placement(7, Some("r"))));
+        assert!(partitions.are_moving());
+        assert_eq!(searched(&partitions), asked(Some("r")));
+        // It cannot be reached for a time, and is asked again.
+        partitions.remove_server(ServerId(1));
+        partitions.forget_asked();
+        assert_eq!(searched(&partitions), None);
+        partitions.place(ServerId(0), placement(7, None));
+        partitions.displace(ONE, Some("b:1"));
+        assert_eq!(searched(&partitions), asked(Some("r")));
+        assert!(!partitions.place(ServerId(1), placement(7, None)));
         assert!(!partitions.are_moving() && search(&partitions).is_none());
+        partitions.displace(ONE, Some("b:1"));
+        assert_eq!(searched(&partitions), asked(None), "of another move");
         partitions.displace(ONE, Some("c:1"));
         partitions.forget_asked();
         assert_eq!(search(&partitions).and_then(|search| search.asked), None);
