@@ -27,6 +27,8 @@
 //!   broker recognizes the repetition.
 //! - *Follow* reports [`Opened`](LogEvent::Opened) first, as soon as the broker can be reached, and then all records from the requested
 //!   one on, in order, each once. Its number is *included*: the node compares the record with the one that it has read before.
+//!   Entries of other nodes may wait for the next append of this node where it appends to the partition, and otherwise for two seconds after
+//!   its last one: the broker then reports them together with that append.
 //! - *An interruption* of a partition is reported as [`Closed`](LogEvent::Closed): the loss of the connection, another server, an error. The
 //!   adapter then reports nothing about the partition until the node follows it again. While a partition is open its binding is constant.
 //! - *Records that were deleted* before they could be read, because the retention has passed, are reported as

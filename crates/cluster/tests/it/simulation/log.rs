@@ -1,4 +1,5 @@
-//! A log under the seed: it appends with delays, loses its last records, acknowledges ambiguously, lags and vanishes.
+//! A log under the seed: it appends with delays, loses its last records, acknowledges ambiguously, lags, lets entries of other nodes wait, and
+//! vanishes.
 //!
 //! Entries are folded as they are appended ([`Fold`]), without the reader of the node: the publications of each life by channel.
 
@@ -100,7 +101,36 @@ struct Connection {
     follows: BTreeMap<Partition, u64>,
     /// Follows that wait for the log.
     opening: BTreeMap<Partition, FollowFrom>,
+    /// The first append of this node, and the last one, of those without a pause, for each partition.
+    appends: BTreeMap<Partition, [Duration; 2]>,
+    /// Partitions that this node has appended to and that were not read since.
+    appended: BTreeSet<Partition>,
     was_connected: bool,
+}
+
+/// The time for which a node appends to a partition without a pause until entries of others wait for its own.
+const SOLE_AFTER: Duration = Duration::from_secs(3);
+/// A pause.
+const SOLE_SILENCE: Duration = Duration::from_secs(2);
+
+impl Connection {
+    fn note_append(&mut self, partition: Partition, now: Duration) {
+        let first = match self.appends.get(&partition) {
+            Some([first, last]) if now.saturating_sub(*last) < SOLE_SILENCE => *first,
+            _ => now,
+        };
+        self.appends.insert(partition, [first, now]);
+        self.appended.insert(partition);
+    }
+
+    /// Returns whether the records of a partition wait for the next append of this node.
+    fn waits_for_append(&mut self, partition: Partition, now: Duration) -> bool {
+        let is_sole = self.appends.get(&partition).is_some_and(|[first, last]| {
+            last.saturating_sub(*first) >= SOLE_AFTER && now.saturating_sub(*last) < SOLE_SILENCE
+        });
+        let has_appended = self.appended.remove(&partition);
+        is_sole && !has_appended
+    }
 }
 
 /// See the module.
@@ -111,6 +141,8 @@ pub(super) struct MemoryLog {
     pub(super) faults: LogFaults,
     /// The broker recognizes idempotency keys.
     recognizes_keys: bool,
+    /// A node that appends to a partition receives entries of others with its own ones, as the adapter of Redis does it.
+    defers_others: bool,
     binding: Binding,
     streams: Vec<Stream>,
     shared_end: u64,
@@ -138,6 +170,7 @@ impl MemoryLog {
             numbers,
             faults,
             recognizes_keys: random.bool(),
+            defers_others: random.bool(),
             binding: Binding(random.u64(..)),
             streams: streams.collect(),
             shared_end: 0,
@@ -258,6 +291,8 @@ impl MemoryLog {
             }
             LogRequest::Append(append) => {
                 let id = append.id;
+                let connection = self.connections.entry(host).or_default();
+                connection.note_append(append.partition, now);
                 let outcome = match self.random.u8(..) {
                     0..8 if self.faults.is_ambiguous => {
                         // Appended at once, late, or never.
@@ -380,6 +415,10 @@ impl MemoryLog {
         for (partition, next) in connection.follows.clone() {
             let stream = &self.streams[usize::from(partition.0)];
             if now < stream.lags_until {
+                continue;
+            }
+            let connection = self.connections.entry(host).or_default();
+            if self.defers_others && connection.waits_for_append(partition, now) {
                 continue;
             }
             if next < stream.first {

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Append ─ queue ─ XADD, pipelined, one batch at a time ─▶ server      numbers: milliseconds since 2026 and sequence, packed
-//! Follow ─ XINFO ─ Opened ─ XREAD BLOCK of all open partitions ─▶ Records
+//! Follow ─ XINFO ─ Opened ─ XREAD BLOCK of the open partitions that others may append to ─▶ Records
+//! own entries of the other partitions ─ from memory, acknowledged as the next ones ─▶ Records       see `sole`
 //! failure: all is closed; located again (Sentinel, Cluster) and connected again; a server with another run ID is another binding
 //! ```
 //!
@@ -13,6 +14,7 @@
 //! Entries older than the retention are deleted by the first append of a batch to their partition, up to whole nodes of the stream.
 
 mod append;
+mod batch;
 mod cluster;
 mod jobs;
 mod keys;
@@ -21,6 +23,7 @@ mod outcomes;
 mod partitions;
 mod read;
 mod server;
+mod sole;
 #[cfg(test)]
 mod tests;
 
@@ -42,6 +45,7 @@ use self::number::pack;
 use self::partitions::{Advance, Partitions, Placement, Position};
 use self::read::{Part, ReadSize, StreamEntry, before, opened_event};
 use self::server::{NODE_OF_CLUSTER, Server};
+use self::sole::Sole;
 use super::Jobs;
 use super::outbox::Outbox;
 use super::queue::AppendQueue;
@@ -213,8 +217,8 @@ impl<'l> Adapter<'l> {
                         millis: connected.newest_ms.saturating_sub(retention),
                         sequence: 0,
                     };
-                    self.jobs
-                        .push(jobs::append(*id, connected, &self.partitions, batch, oldest));
+                    let groups = batch::group(batch, &self.partitions, clock::monotonic());
+                    self.jobs.push(jobs::append(*id, connected, groups, oldest));
                 }
             }
             let waiting = self.partitions.take_waiting(*id);
@@ -266,7 +270,7 @@ impl<'l> Adapter<'l> {
             }
             Done::Located(location) => self.located(location),
             Done::Failed(id, failure) => self.fail(id, &failure),
-            Done::Appended(id, outcomes) => self.appended(id, outcomes),
+            Done::Appended(id, groups) => self.appended(id, groups),
             Done::Opened(id, streams) => self.opened(id, streams),
             Done::Read(id, streams, reply) => self.read(id, streams, reply),
             Done::ReadEnded => {}
@@ -445,6 +449,8 @@ impl<'l> Adapter<'l> {
                     let opened = opened_event(&opening, binding, &ends, now_ms);
                     let position = Position {
                         last: before(opened.from),
+                        has_read: false,
+                        sole: Sole::default(),
                         own,
                         is_reading: false,
                         is_verified: true,
@@ -496,21 +502,36 @@ impl<'l> Adapter<'l> {
             let Some(stream) = streams.find(|stream| stream.name.as_bytes() == &*name) else {
                 return self.fail(id, &read::unexpected().into());
             };
-            self.add_records(id, &stream, &entries, now_ms);
+            let (partition, generation) = (stream.partition, stream.generation);
+            let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
+            if let Some(connected) = self.servers.get_mut(&id) {
+                connected.reading.size.note(entries.len(), bytes);
+            }
+            self.add_entries(id, (partition, generation), &entries, now_ms);
         }
     }
 
-    fn add_records(&mut self, id: ServerId, stream: &ReadStream, entries: &[StreamEntry], now_ms: i64) {
+    /// Adds entries of a partition, without those that the node has already.
+    fn add_entries(
+        &mut self,
+        id: ServerId,
+        (partition, generation): (Partition, u32),
+        entries: &[StreamEntry],
+        now_ms: i64,
+    ) {
+        let Some(position) = self.partitions.follows.get_mut(partition, generation) else {
+            return;
+        };
+        let known = entries.partition_point(|entry| entry.id <= position.last);
+        let entries = &entries[known..];
         let (Some(connected), [first, ..], [.., last]) = (self.servers.get_mut(&id), entries, entries) else {
             return;
         };
-        let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
-        connected.reading.size.note(entries.len(), bytes);
         connected.newest_ms = connected.newest_ms.max(last.id.millis);
-        let partition = stream.partition;
+        let ends = [first.id, last.id];
         match self
             .partitions
-            .advance(stream, [first.id, last.id], self.log.retention)
+            .advance((partition, generation), ends, self.log.retention)
         {
             Advance::Read => {
                 let records = entries.iter().filter_map(StreamEntry::record).collect();

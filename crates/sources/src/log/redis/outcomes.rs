@@ -7,10 +7,13 @@ use ringmain_cluster::log::{AppendOutcome, Partition};
 use ringmain_sys::clock;
 
 use super::append::Outcome;
+use super::batch::{Delivery, Group};
 use super::partitions::Partitions;
+use super::read::StreamEntry;
 use super::{Adapter, ServerId};
 use crate::failure::Failure;
 use crate::log::queue::{AppendQueue, Queued};
+use crate::redis::EntryId;
 
 /// Takes the next batch for a server. In a cluster an append with a key may have to wait for the move of its slot, and those of its partition
 /// behind it with it: it is the last one of its partition in a batch.
@@ -29,9 +32,11 @@ pub(super) fn take_batch(queue: &mut AppendQueue, partitions: &Partitions, is_cl
 }
 
 impl Adapter<'_> {
-    pub(super) fn appended(&mut self, id: ServerId, outcomes: Vec<(Queued, Outcome)>) {
-        let partitions = outcomes.iter().map(|(queued, _)| queued.append.partition);
-        self.partitions.set_appending(partitions, false);
+    pub(super) fn appended(&mut self, id: ServerId, mut groups: Vec<Group>) {
+        self.partitions
+            .set_appending(groups.iter().map(|group| group.partition), false);
+        groups.iter_mut().for_each(|group| self.deliver(id, group));
+        let outcomes = groups.into_iter().flat_map(|group| group.done);
         let mut again = Vec::new();
         let mut elsewhere = BTreeMap::new();
         let mut failure = None;
@@ -68,7 +73,7 @@ impl Adapter<'_> {
                         failure = Some(Failure::from(error));
                     }
                 }
-                Outcome::NotDurable => {
+                Outcome::NotDurable(_) => {
                     let reason = "the file or the replicas did not confirm an append in time";
                     self.outbox.refused(partition, reason);
                     self.outbox.appended(request, AppendOutcome::Unknown);
@@ -91,6 +96,54 @@ impl Adapter<'_> {
         self.return_to_queues(again);
         if let Some(failure) = failure {
             self.fail(id, &failure);
+        }
+    }
+
+    /// Delivers the entries of a group that the server has acknowledged, if they need not be read.
+    fn deliver(&mut self, id: ServerId, group: &mut Group) {
+        let partition = group.partition;
+        let (Some((generation, delivery)), Some(connected)) = (group.delivery(), self.servers.get(&id))
+        else {
+            return;
+        };
+        let now_ms = connected.server.now_ms();
+        let Some(position) = self.partitions.follows.get_mut(partition, generation) else {
+            return;
+        };
+        let now = clock::monotonic();
+        let was_sole = position.sole.is_sole();
+        if group.own().next().is_some() {
+            position.sole.appended(now);
+        }
+        let entries = match delivery {
+            Delivery::Read => return,
+            Delivery::Proven => {
+                let entry = |(id, queued): (EntryId, &Queued)| StreamEntry {
+                    id,
+                    bytes: queued.append.entry.clone(),
+                };
+                group.own().map(entry).collect()
+            }
+            Delivery::Checked(found) => {
+                let is_own = |entry: &StreamEntry| group.own().any(|(own, _)| own == entry.id);
+                let found = found.unwrap_or_default();
+                let is_complete = found.last().is_some_and(is_own);
+                let has_others = found.iter().skip(1).any(|entry| !is_own(entry));
+                position.sole.checked(is_complete, has_others, now);
+                found
+            }
+            Delivery::Gone => {
+                let reason = "the last entry that was read is gone";
+                return self.close(partition, generation, reason);
+            }
+        };
+        if group.has_met_others {
+            position.sole.meet_others(now);
+        }
+        let must_read = was_sole && !position.sole.is_sole();
+        self.add_entries(id, (partition, generation), &entries, now_ms);
+        if must_read {
+            self.set_stale(id);
         }
     }
 
@@ -147,6 +200,9 @@ impl Adapter<'_> {
         }
         self.partitions.release_held();
         self.release_parked();
+        for id in self.partitions.expire_sole(now) {
+            self.set_stale(id);
+        }
         let queues = self.servers.values_mut().map(|connected| &mut connected.queue);
         for queue in queues.chain([&mut self.parked]) {
             for append in queue.expire(now) {

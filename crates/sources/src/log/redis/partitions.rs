@@ -1,5 +1,6 @@
 //! Partitions: the keys of their streams, the servers that they are at, and the positions up to which they are read.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use ringmain_cluster::log::{Binding, Partition};
 use super::ServerId;
 use super::jobs::{OpeningStream, ReadStream};
 use super::keys;
+use super::sole::{Plan, Sole};
 use crate::log::follows::Follows;
 use crate::redis::EntryId;
 
@@ -73,8 +75,11 @@ pub(super) struct Placement {
 
 /// The reading of an open partition.
 pub(super) struct Position {
-    /// The last entry that was read.
+    /// The last entry that was read, or the position before the first one.
     pub(super) last: EntryId,
+    /// An entry was read.
+    pub(super) has_read: bool,
+    pub(super) sole: Sole,
     /// The connection for this partition alone. `None`: it is read together with others.
     pub(super) own: Option<MultiplexedConnection>,
     /// A read of this partition alone is active.
@@ -166,7 +171,7 @@ impl Partitions {
             let (position, generation) = self
                 .follows
                 .get(partition)
-                .filter(|(position, _)| position.own.is_none())?;
+                .filter(|(position, _)| position.own.is_none() && !position.sole.is_sole())?;
             Some(ReadStream {
                 partition,
                 generation,
@@ -184,7 +189,8 @@ impl Partitions {
         let unread = open.into_iter().filter_map(|partition| {
             let generation = self.follows.get(partition)?.1;
             let position = self.follows.get_mut(partition, generation)?;
-            let connection = position.own.clone().filter(|_| !position.is_reading)?;
+            let must_read = !position.is_reading && !position.sole.is_sole();
+            let connection = position.own.clone().filter(|_| must_read)?;
             position.is_reading = true;
             let last = position.last;
             let state = self.state(partition)?;
@@ -200,23 +206,55 @@ impl Partitions {
         unread.collect()
     }
 
-    /// Notes the entries that were read.
+    /// Returns the way to append so many entries to a partition, with its last entry and its generation if it is open.
+    pub(super) fn plan(
+        &self,
+        partition: Partition,
+        count: usize,
+        have_keys: bool,
+        now: Duration,
+    ) -> (Plan, Option<(EntryId, u32)>) {
+        let Some((position, generation)) = self.follows.get(partition) else {
+            return (Plan::Chosen, None);
+        };
+        let is_asking = self.state(partition).is_none_or(PartitionState::is_asking);
+        let plan = if position.has_read && !is_asking {
+            position.sole.plan(position.last, count, have_keys, now)
+        } else {
+            Plan::Chosen
+        };
+        (plan, Some((position.last, generation)))
+    }
+
+    /// Returns the servers with partitions that are to be read from now on: this node does not append to them any more.
+    pub(super) fn expire_sole(&mut self, now: Duration) -> BTreeSet<ServerId> {
+        let open: Vec<Partition> = self.follows.all_open().collect();
+        let servers = open.into_iter().filter_map(|partition| {
+            let generation = self.follows.get(partition)?.1;
+            let position = self.follows.get_mut(partition, generation)?;
+            let is_over = position.sole.expire(now);
+            self.state(partition)?.server.filter(|_| is_over)
+        });
+        servers.collect()
+    }
+
+    /// Notes entries that follow the last one.
     pub(super) fn advance(
         &mut self,
-        stream: &ReadStream,
+        (partition, generation): (Partition, u32),
         [first, last]: [EntryId; 2],
         retention: Duration,
     ) -> Advance {
-        let Some(position) = self.follows.get_mut(stream.partition, stream.generation) else {
+        let Some(position) = self.follows.get_mut(partition, generation) else {
             return Advance::Stale;
         };
         // There is a beat each second: a reader that is so far behind may have missed records that the retention has deleted.
         let silence = Duration::from_millis(first.millis.saturating_sub(position.last.millis));
         if !position.is_verified && silence > retention / 2 {
-            self.follows.close(stream.partition, stream.generation);
+            self.follows.close(partition, generation);
             return Advance::Doubtful;
         }
-        position.last = last;
+        (position.last, position.has_read) = (last, true);
         position.is_verified = false;
         Advance::Read
     }
@@ -319,6 +357,7 @@ mod tests {
     use crate::log::redis::ServerId;
     use crate::log::redis::jobs::ReadStream;
     use crate::log::redis::number::unpack;
+    use crate::log::redis::sole::Sole;
     use crate::redis::EntryId;
 
     const ONE: Partition = Partition(1);
@@ -338,6 +377,8 @@ mod tests {
         let opening = partitions.take_waiting(ServerId(0)).remove(0).opening;
         let position = Position {
             last,
+            has_read: false,
+            sole: Sole::default(),
             own: None,
             is_reading: false,
             is_verified: true,
@@ -368,14 +409,14 @@ mod tests {
             ([at(1105), at(1105)], Advance::Stale),
         ] {
             assert_eq!(
-                partitions.advance(&stream, entries, RETENTION),
+                partitions.advance((ONE, stream.generation), entries, RETENTION),
                 expected,
                 "{entries:?}"
             );
         }
         let again = open(&mut partitions, at(1052));
         assert_eq!(
-            partitions.advance(&again, [at(1103), at(1104)], RETENTION),
+            partitions.advance((ONE, again.generation), [at(1103), at(1104)], RETENTION),
             Advance::Read
         );
     }
