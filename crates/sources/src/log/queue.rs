@@ -102,6 +102,8 @@ mod tests {
     use bytes::Bytes;
     use ringmain_cluster::log::{Append, Partition};
 
+    use crate::log::tests::beat;
+
     use super::AppendQueue;
     use crate::limits;
 
@@ -110,6 +112,7 @@ mod tests {
             id,
             partition: Partition(partition),
             entry: Bytes::from(vec![0; bytes]),
+            decoded: beat(id),
             key: None,
         }
     }

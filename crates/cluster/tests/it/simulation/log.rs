@@ -40,7 +40,7 @@ pub(super) struct LogFaults {
 struct Stored {
     number: u64,
     time_ms: i64,
-    bytes: Vec<u8>,
+    append: Append,
     key: Option<(Arc<str>, Box<str>)>,
 }
 
@@ -363,7 +363,7 @@ impl MemoryLog {
         let stored = Stored {
             number,
             time_ms: millis(now),
-            bytes: append.entry.to_vec(),
+            append: append.clone(),
             key,
         };
         stream.fold(&mut self.fold.borrow_mut(), &stored, self.binding);
@@ -429,7 +429,12 @@ impl MemoryLog {
                 continue;
             }
             let records = stream.records.iter().filter(|stored| stored.number >= next);
-            let records: Vec<Record> = records.take(LOG_BATCH_RECORDS).map(Stored::record).collect();
+            // Own ones without reading them.
+            let record = |stored: &Stored| match self.defers_others {
+                true => Record::own(stored.number, stored.time_ms, &stored.append),
+                false => stored.record(),
+            };
+            let records: Vec<Record> = records.take(LOG_BATCH_RECORDS).map(record).collect();
             let Some(last) = records.last().map(|record| record.number) else {
                 continue;
             };
@@ -583,14 +588,14 @@ impl MemoryLog {
 
 impl Stored {
     fn record(&self) -> Record {
-        Record::read(self.number, self.time_ms, &self.bytes)
+        Record::read(self.number, self.time_ms, &self.append.entry)
     }
 }
 
 impl Stream {
     /// Adds a record to the publications of its life.
     fn fold(&mut self, fold: &mut Fold, stored: &Stored, binding: Binding) {
-        match Entry::decode(&stored.bytes).expect("an entry") {
+        match Entry::decode(&stored.append.entry).expect("an entry") {
             Entry::Life { life, .. } => {
                 self.fold.life = Some((life.life, life.binding));
                 self.fold.awaits_life = false;

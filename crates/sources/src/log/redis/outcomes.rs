@@ -118,14 +118,16 @@ impl Adapter<'_> {
         let entries = match delivery {
             Delivery::Read => return,
             Delivery::Proven => {
-                let entry = |(id, queued): (EntryId, &Queued)| StreamEntry {
-                    id,
-                    bytes: queued.append.entry.clone(),
-                };
-                group.own().map(entry).collect()
+                let own = group
+                    .own()
+                    .filter_map(|(entry, queued)| position.follow(entry, &queued.append));
+                let records = own.collect();
+                return self.outbox.records(partition, records, now_ms);
             }
             Delivery::Checked(found) => {
-                let is_own = |entry: &StreamEntry| group.own().any(|(own, _)| own == entry.id);
+                let mut own: Vec<EntryId> = group.own().map(|(entry, _)| entry).collect();
+                own.sort_unstable();
+                let is_own = |entry: &StreamEntry| own.binary_search(&entry.id).is_ok();
                 let found = found.unwrap_or_default();
                 let is_complete = found.last().is_some_and(is_own);
                 let has_others = found.iter().skip(1).any(|entry| !is_own(entry));

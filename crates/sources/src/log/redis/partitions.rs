@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use ringmain_cluster::log::{Binding, Partition};
+use ringmain_cluster::log::{Append, Binding, Partition, Record};
 
 use super::ServerId;
 use super::jobs::{OpeningStream, ReadStream};
 use super::keys;
+use super::number::pack;
 use super::sole::{Plan, Sole};
 use crate::log::follows::Follows;
 use crate::redis::EntryId;
@@ -86,6 +87,15 @@ pub(super) struct Position {
     pub(super) is_reading: bool,
     /// The stream was found to have everything behind `last`.
     pub(super) is_verified: bool,
+}
+
+impl Position {
+    /// Returns the record of an own entry that directly follows the last one. `None`: it was read meanwhile.
+    pub(super) fn follow(&mut self, entry: EntryId, append: &Append) -> Option<Record> {
+        let number = pack(entry).filter(|_| entry > self.last)?;
+        (self.last, self.is_verified) = (entry, false);
+        Some(Record::own(number, entry.millis as i64, append))
+    }
 }
 
 /// The meaning of entries that were read.

@@ -14,6 +14,7 @@ use super::partitions::{Partitions, Placement};
 use super::{Adapter, ServerId};
 use crate::log::outbox::Outbox;
 use crate::log::queue::AppendQueue;
+use crate::log::tests::beat;
 
 const ONE: Partition = Partition(1);
 
@@ -73,6 +74,7 @@ fn appends_of_a_partition_keep_their_order() {
         id,
         partition: Partition(partition),
         entry: [1, 2].as_slice().into(),
+        decoded: beat(id),
         key: key.map(|key| AppendKey {
             channel: "news".into(),
             key: key.into(),
