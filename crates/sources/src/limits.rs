@@ -78,9 +78,12 @@ pub const LOG_READ_RECORDS: [usize; 2] = [16, 1024];
 /// The requests for older records of a log that are in flight. Further ones wait.
 pub const LOG_TAILS: usize = 4;
 
-/// The time for which an append that the broker of a log did not accept makes the adapter unhealthy, unless one is accepted. Owners of
-/// partitions append once a second.
+/// The time for which the last append or check of a partition counts for the state of a log's adapter. Owners of partitions append once a
+/// second.
 pub const LOG_FAILED_TIME: Duration = Duration::from_secs(5);
+
+/// The lines that the adapter of a log writes within [`LOG_INTERVAL`]. Further ones are left out, and their number is logged.
+pub const LOG_LINES: usize = 16;
 
 /// The interval at which the adapter of a log checks for appends that have waited too long.
 pub const LOG_CHECK_INTERVAL: Duration = Duration::from_millis(250);

@@ -27,6 +27,8 @@
 //!   broker recognizes the repetition.
 //! - *Follow* reports [`Opened`](LogEvent::Opened) first, as soon as the broker can be reached, and then all records from the requested
 //!   one on, in order, each once. Its number is *included*: the node compares the record with the one that it has read before.
+//!   Entries of other nodes may wait for the next append of this node where it appends to the partition, and otherwise for two seconds after
+//!   its last one: the broker then reports them together with that append.
 //! - *An interruption* of a partition is reported as [`Closed`](LogEvent::Closed): the loss of the connection, another server, an error. The
 //!   adapter then reports nothing about the partition until the node follows it again. While a partition is open its binding is constant.
 //! - *Records that were deleted* before they could be read, because the retention has passed, are reported as
@@ -106,6 +108,17 @@ impl Record {
         }
     }
 
+    /// Returns the record of an entry that this node has appended.
+    #[must_use]
+    pub fn own(number: u64, time_ms: i64, append: &Append) -> Record {
+        Record {
+            number,
+            time_ms,
+            digest: digest(&append.entry),
+            entry: Ok(append.decoded.clone()),
+        }
+    }
+
     /// Returns its approximate size in memory, in bytes.
     #[must_use]
     pub fn cost(&self) -> usize {
@@ -117,10 +130,16 @@ impl Record {
     }
 }
 
-/// FNV-1a: recognizes a record, and need not be secret.
+/// Recognizes a record in this process, and need not be secret: FNV-1a of eight bytes at a time.
 fn digest(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(29);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let hash = words
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325 ^ bytes.len() as u64, |hash, word| {
+            step(hash, u64::from_le_bytes(*word))
+        });
+    rest.iter().fold(hash, |hash, byte| step(hash, u64::from(*byte)))
 }
 
 /// A request of the node.
@@ -162,6 +181,8 @@ pub struct Append {
     pub partition: Partition,
     /// The encoded entry.
     pub entry: Bytes,
+    /// The entry, for adapters that report its record without reading it.
+    pub decoded: Entry,
     /// The identity of the publication, if it has one.
     pub key: Option<AppendKey>,
 }

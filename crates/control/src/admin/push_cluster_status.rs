@@ -36,7 +36,7 @@ pub(super) struct PushClusterStatus {
     pub(super) moved_channels: u64,
     /// Nodes that were removed because they were silent.
     pub(super) removed: u64,
-    /// The log behind the channels, if there is one.
+    /// The log behind the channels, if there is one and this node owns channels.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) log: Option<LogRow>,
     /// A node with other settings of the log: this one is not ready.
@@ -149,6 +149,8 @@ impl PushClusterStatus {
             (false, true) => "leaving",
             (false, false) => "active",
         };
+        // A push gateway has no connection to the log: its publications go to nodes that own channels.
+        let log = report.log.as_ref().filter(|_| member.role.owns_channels());
         PushClusterStatus {
             uid: member.uid.to_string(),
             name: member.name.to_string(),
@@ -165,7 +167,7 @@ impl PushClusterStatus {
             gaps: report.counts.gaps,
             moved_channels: report.counts.moved,
             removed: report.counts.removed,
-            log: report.log.as_ref().map(|log| LogRow::new(log, report.log_engine)),
+            log: log.map(|log| LogRow::new(log, report.log_engine)),
             other_log: report.other_log.as_ref().map(ToString::to_string),
             nodes: report.nodes.iter().map(NodeRow::from).collect(),
             ..PushClusterStatus::default()

@@ -99,11 +99,28 @@ fn binding(parts: &[&[u8]]) -> ringmain_cluster::log::Binding {
 mod tests {
     use std::time::Duration;
 
+    use ringmain_cluster::log::{Beat, Binding, Entry, EntryId, Life};
+    use ringmain_cluster::member::Uid;
     use ringmain_gateway::model::{
         KafkaLog, PushLog, PushLogEngine, PushTakeover, RedisAccess, RedisDeployment, RedisLog, RedisLoss,
     };
 
     use super::digest;
+
+    /// An entry of an append.
+    pub(super) fn beat(append: u64) -> Entry {
+        Entry::Beat {
+            id: EntryId {
+                writer: Uid(7),
+                append,
+            },
+            beat: Beat {
+                life: Life(1),
+                binding: Binding(2),
+                seen: append,
+            },
+        }
+    }
 
     #[test]
     fn nodes_whose_settings_differ_have_other_digests() {

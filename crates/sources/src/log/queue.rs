@@ -2,7 +2,7 @@
 //!
 //! The node limits their number and bytes, and refuses more. One that is not sent within [`limits::LOG_QUEUE_TIME`] is refused.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use ringmain_cluster::log::{Append, Partition};
@@ -39,19 +39,29 @@ impl AppendQueue {
         self.0.append(&mut other.0);
     }
 
-    /// Removes a batch from the front.
-    pub(super) fn take_batch(&mut self) -> Vec<Queued> {
+    /// Removes a batch from the front. An append that may not be sent yet remains, with those of its partition behind it.
+    pub(super) fn take_batch(&mut self, mut may_send: impl FnMut(&Append) -> bool) -> Vec<Queued> {
+        let (mut batch, mut held) = (Vec::new(), Vec::new());
+        let mut held_partitions = BTreeSet::new();
         let mut bytes = 0;
-        let count = self.0.iter().take(limits::LOG_APPENDS_AT_ONCE);
-        let count = count
-            .take_while(|queued| {
-                let is_room =
-                    bytes == 0 || bytes + queued.append.entry.len() <= limits::LOG_APPEND_BYTES_AT_ONCE;
-                bytes += queued.append.entry.len().max(1);
-                is_room
-            })
-            .count();
-        self.0.drain(..count).collect()
+        while batch.len() < limits::LOG_APPENDS_AT_ONCE
+            && let Some(queued) = self.0.pop_front()
+        {
+            let Append { partition, entry, .. } = &queued.append;
+            if bytes > 0 && bytes + entry.len() > limits::LOG_APPEND_BYTES_AT_ONCE {
+                self.0.push_front(queued);
+                break;
+            }
+            if held_partitions.contains(partition) || !may_send(&queued.append) {
+                held_partitions.insert(*partition);
+                held.push(queued);
+                continue;
+            }
+            bytes += entry.len().max(1);
+            batch.push(queued);
+        }
+        self.put_back(held);
+        batch
     }
 
     /// Removes the appends that have waited for too long. The order of requests is not that of time once some were put back.
@@ -92,6 +102,8 @@ mod tests {
     use bytes::Bytes;
     use ringmain_cluster::log::{Append, Partition};
 
+    use crate::log::tests::beat;
+
     use super::AppendQueue;
     use crate::limits;
 
@@ -100,6 +112,7 @@ mod tests {
             id,
             partition: Partition(partition),
             entry: Bytes::from(vec![0; bytes]),
+            decoded: beat(id),
             key: None,
         }
     }
@@ -114,14 +127,14 @@ mod tests {
         for id in 0..limits::LOG_APPENDS_AT_ONCE as u64 + 1 {
             queue.push(append(id, 0, 0), Duration::ZERO);
         }
-        assert_eq!(queue.take_batch().len(), limits::LOG_APPENDS_AT_ONCE);
-        assert_eq!(queue.take_batch().len(), 1);
-        assert_eq!(queue.take_batch().len(), 0);
+        for expected in [limits::LOG_APPENDS_AT_ONCE, 1, 0] {
+            assert_eq!(queue.take_batch(|_| true).len(), expected);
+        }
         for id in 0..3 {
             queue.push(append(id, 0, limits::LOG_APPEND_BYTES_AT_ONCE), Duration::ZERO);
         }
         for id in 0..3 {
-            let batch = queue.take_batch();
+            let batch = queue.take_batch(|_| true);
             assert_eq!(ids(batch.iter().map(|queued| &queued.append)), [id]);
         }
     }
@@ -132,11 +145,23 @@ mod tests {
         for id in 0..4 {
             queue.push(append(id, 0, 1), Duration::ZERO);
         }
-        let mut batch = queue.take_batch();
+        let mut batch = queue.take_batch(|_| true);
         queue.push(append(4, 0, 1), Duration::ZERO);
         queue.put_back(batch.split_off(2));
-        let batch = queue.take_batch();
+        let batch = queue.take_batch(|_| true);
         assert_eq!(ids(batch.iter().map(|queued| &queued.append)), [2, 3, 4]);
+    }
+
+    #[test]
+    fn an_append_that_may_not_be_sent_holds_those_of_its_partition_behind_it() {
+        let mut queue = AppendQueue::default();
+        for (id, partition) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
+            queue.push(append(id, partition, 1), Duration::ZERO);
+        }
+        let batch = queue.take_batch(|append| append.id != 1);
+        assert_eq!(ids(batch.iter().map(|queued| &queued.append)), [2, 4]);
+        let batch = queue.take_batch(|_| true);
+        assert_eq!(ids(batch.iter().map(|queued| &queued.append)), [1, 3]);
     }
 
     #[test]
@@ -158,6 +183,6 @@ mod tests {
         }
         let of_first = queue.extract(|partition| partition == Partition(0));
         assert_eq!(ids(of_first.iter().map(|queued| &queued.append)), [1, 3]);
-        assert_eq!(queue.take_batch().len(), 1);
+        assert_eq!(queue.take_batch(|_| true).len(), 1);
     }
 }

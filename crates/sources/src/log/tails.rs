@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
-use ringmain_cluster::log::Partition;
+use ringmain_cluster::log::{LogEvent, Partition};
 
+use super::follows::Follows;
+use super::outbox::Outbox;
 use crate::limits;
 
 /// A request for the part of a partition that is directly below a number.
@@ -24,14 +26,31 @@ pub(super) struct TailQueue {
 }
 
 impl TailQueue {
-    pub(super) fn push(&mut self, tail: Tail) {
-        self.waiting.push_back(tail);
+    /// Adds a request for the part of a partition below a number. Reports that the partition is closed if it is not open.
+    pub(super) fn request<O>(
+        &mut self,
+        follows: &Follows<O>,
+        outbox: &mut Outbox,
+        partition: Partition,
+        before: u64,
+        bytes: usize,
+    ) {
+        match follows.get(partition) {
+            Some((_, generation)) => self.waiting.push_back(Tail {
+                partition,
+                generation,
+                before,
+                bytes,
+            }),
+            None => outbox.push(LogEvent::Closed { partition }),
+        }
     }
 
     /// Takes the next request unless [`limits::LOG_TAILS`] are in flight. Those whose partition was closed since are dropped: the node
     /// was notified of that.
-    pub(super) fn take(&mut self, is_open: impl Fn(&Tail) -> bool) -> Option<Tail> {
-        self.waiting.retain(is_open);
+    pub(super) fn take<O>(&mut self, follows: &Follows<O>) -> Option<Tail> {
+        self.waiting
+            .retain(|tail| follows.is_open(tail.partition, tail.generation));
         if self.in_flight >= limits::LOG_TAILS {
             return None;
         }
@@ -48,34 +67,50 @@ impl TailQueue {
 
 #[cfg(test)]
 mod tests {
-    use ringmain_cluster::log::Partition;
+    use ringmain_cluster::log::{FollowFrom, LogEvent, Partition};
+    use tokio::sync::mpsc;
 
-    use super::{Tail, TailQueue};
+    use super::TailQueue;
     use crate::limits::LOG_TAILS;
+    use crate::log::follows::Follows;
+    use crate::log::outbox::Outbox;
 
     #[test]
     fn few_requests_are_in_flight() {
+        let (sender, mut events) = mpsc::channel(1);
+        let mut outbox = Outbox::new(sender, "redis");
+        let count = LOG_TAILS as u16 + 3;
+        let mut follows = Follows::new(count + 1);
+        for partition in 0..count {
+            follows.follow(Partition(partition), FollowFrom::Number(1));
+        }
+        for opening in follows.take_waiting(|_| true) {
+            follows.open(&opening, ());
+        }
         let mut queue = TailQueue::default();
-        let tail = |partition: usize| Tail {
-            partition: Partition(partition as u16),
-            generation: 1,
-            before: 9,
-            bytes: 1,
+        for partition in 0..=count {
+            queue.request(&follows, &mut outbox, Partition(partition), 9, 1);
+        }
+        let taken = |queue: &mut TailQueue, follows: &Follows<()>| {
+            let tail = queue.take(follows);
+            tail.map(|tail| usize::from(tail.partition.0))
         };
-        for partition in 0..LOG_TAILS + 3 {
-            queue.push(tail(partition));
-        }
         for partition in 0..LOG_TAILS {
-            assert_eq!(queue.take(|_| true), Some(tail(partition)));
+            assert_eq!(taken(&mut queue, &follows), Some(partition));
         }
-        assert_eq!(queue.take(|_| true), None);
+        assert_eq!(taken(&mut queue, &follows), None);
         queue.complete();
-        let is_open = |other: &Tail| *other != tail(LOG_TAILS);
-        assert_eq!(queue.take(is_open), Some(tail(LOG_TAILS + 1)), "one was closed");
-        assert_eq!(queue.take(is_open), None);
+        follows.unfollow(Partition(LOG_TAILS as u16));
+        assert_eq!(taken(&mut queue, &follows), Some(LOG_TAILS + 1), "one was closed");
+        assert_eq!(taken(&mut queue, &follows), None);
         queue.complete();
-        assert_eq!(queue.take(is_open), Some(tail(LOG_TAILS + 2)));
+        assert_eq!(taken(&mut queue, &follows), Some(LOG_TAILS + 2));
         queue.complete();
-        assert_eq!(queue.take(is_open), None);
+        assert_eq!(taken(&mut queue, &follows), None);
+        // The last one was not open.
+        let flushed = futures_util::FutureExt::now_or_never(outbox.flush());
+        assert!(flushed.is_some_and(|flushed| flushed.is_ok()));
+        let partition = Partition(count);
+        assert_eq!(events.try_recv(), Ok(vec![LogEvent::Closed { partition }]));
     }
 }

@@ -158,17 +158,29 @@ impl<'a> Access<'a> {
 
     /// Returns once Sentinels name another master: the one that is connected may accept no writes, or be cut off.
     pub(crate) async fn watch_master(&self, interval: Duration) -> Failure {
-        if !matches!(self.access.deployment, RedisDeployment::Sentinel(_)) {
-            return std::future::pending().await;
+        match self.servers.first() {
+            Some(master) => watch_master(self.access, master.addr(), interval).await,
+            None => std::future::pending().await,
         }
-        loop {
-            tokio::time::sleep(interval).await;
-            // Without an answer of a Sentinel the master is the same as before.
-            if let Ok(master) = find_master(self.access).await
-                && self.servers.iter().all(|server| server.addr() != master.addr())
-            {
-                return Failure::Ended(format!("the master is {} now", master.addr()));
-            }
+    }
+}
+
+/// Returns once Sentinels name another master than this one: it may accept no writes, or be cut off. Without Sentinels it never returns.
+pub(crate) async fn watch_master(
+    access: &RedisAccess,
+    address: &ConnectionAddr,
+    interval: Duration,
+) -> Failure {
+    if !matches!(access.deployment, RedisDeployment::Sentinel(_)) {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(interval).await;
+        // Without a response of a Sentinel the master is the same as before.
+        if let Ok(master) = find_master(access).await
+            && master.addr() != address
+        {
+            return Failure::Ended(format!("the master is {} now", master.addr()));
         }
     }
 }

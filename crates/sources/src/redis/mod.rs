@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::failure::Failure;
 
-pub(crate) use self::access::{Access, find_master};
+pub(crate) use self::access::{Access, watch_master};
 pub(crate) use self::entries::EntryId;
 pub(crate) use self::lease::new_owner;
 pub(crate) use self::{pubsub::run as run_pubsub, streams::run as run_streams};

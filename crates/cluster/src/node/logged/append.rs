@@ -121,6 +121,7 @@ impl Node {
             id,
             partition,
             entry: bytes.into(),
+            decoded: entry,
             key: append_key,
         }));
     }

@@ -1,4 +1,5 @@
-//! A log under the seed: it appends with delays, loses its last records, acknowledges ambiguously, lags and vanishes.
+//! A log under the seed: it appends with delays, loses its last records, acknowledges ambiguously, lags, lets entries of other nodes wait, and
+//! vanishes.
 //!
 //! Entries are folded as they are appended ([`Fold`]), without the reader of the node: the publications of each life by channel.
 
@@ -39,7 +40,7 @@ pub(super) struct LogFaults {
 struct Stored {
     number: u64,
     time_ms: i64,
-    bytes: Vec<u8>,
+    append: Append,
     key: Option<(Arc<str>, Box<str>)>,
 }
 
@@ -100,7 +101,36 @@ struct Connection {
     follows: BTreeMap<Partition, u64>,
     /// Follows that wait for the log.
     opening: BTreeMap<Partition, FollowFrom>,
+    /// The first append of this node, and the last one, of those without a pause, for each partition.
+    appends: BTreeMap<Partition, [Duration; 2]>,
+    /// Partitions that this node has appended to and that were not read since.
+    appended: BTreeSet<Partition>,
     was_connected: bool,
+}
+
+/// The time for which a node appends to a partition without a pause until entries of others wait for its own.
+const SOLE_AFTER: Duration = Duration::from_secs(3);
+/// A pause.
+const SOLE_SILENCE: Duration = Duration::from_secs(2);
+
+impl Connection {
+    fn note_append(&mut self, partition: Partition, now: Duration) {
+        let first = match self.appends.get(&partition) {
+            Some([first, last]) if now.saturating_sub(*last) < SOLE_SILENCE => *first,
+            _ => now,
+        };
+        self.appends.insert(partition, [first, now]);
+        self.appended.insert(partition);
+    }
+
+    /// Returns whether the records of a partition wait for the next append of this node.
+    fn waits_for_append(&mut self, partition: Partition, now: Duration) -> bool {
+        let is_sole = self.appends.get(&partition).is_some_and(|[first, last]| {
+            last.saturating_sub(*first) >= SOLE_AFTER && now.saturating_sub(*last) < SOLE_SILENCE
+        });
+        let has_appended = self.appended.remove(&partition);
+        is_sole && !has_appended
+    }
 }
 
 /// See the module.
@@ -111,6 +141,8 @@ pub(super) struct MemoryLog {
     pub(super) faults: LogFaults,
     /// The broker recognizes idempotency keys.
     recognizes_keys: bool,
+    /// A node that appends to a partition receives entries of others with its own ones, as the adapter of Redis does it.
+    defers_others: bool,
     binding: Binding,
     streams: Vec<Stream>,
     shared_end: u64,
@@ -138,6 +170,7 @@ impl MemoryLog {
             numbers,
             faults,
             recognizes_keys: random.bool(),
+            defers_others: random.bool(),
             binding: Binding(random.u64(..)),
             streams: streams.collect(),
             shared_end: 0,
@@ -258,6 +291,8 @@ impl MemoryLog {
             }
             LogRequest::Append(append) => {
                 let id = append.id;
+                let connection = self.connections.entry(host).or_default();
+                connection.note_append(append.partition, now);
                 let outcome = match self.random.u8(..) {
                     0..8 if self.faults.is_ambiguous => {
                         // Appended at once, late, or never.
@@ -328,7 +363,7 @@ impl MemoryLog {
         let stored = Stored {
             number,
             time_ms: millis(now),
-            bytes: append.entry.to_vec(),
+            append: append.clone(),
             key,
         };
         stream.fold(&mut self.fold.borrow_mut(), &stored, self.binding);
@@ -382,6 +417,10 @@ impl MemoryLog {
             if now < stream.lags_until {
                 continue;
             }
+            let connection = self.connections.entry(host).or_default();
+            if self.defers_others && connection.waits_for_append(partition, now) {
+                continue;
+            }
             if next < stream.first {
                 let first = stream.first;
                 let connection = self.connections.entry(host).or_default();
@@ -390,7 +429,12 @@ impl MemoryLog {
                 continue;
             }
             let records = stream.records.iter().filter(|stored| stored.number >= next);
-            let records: Vec<Record> = records.take(LOG_BATCH_RECORDS).map(Stored::record).collect();
+            // Own ones without reading them.
+            let record = |stored: &Stored| match self.defers_others {
+                true => Record::own(stored.number, stored.time_ms, &stored.append),
+                false => stored.record(),
+            };
+            let records: Vec<Record> = records.take(LOG_BATCH_RECORDS).map(record).collect();
             let Some(last) = records.last().map(|record| record.number) else {
                 continue;
             };
@@ -546,14 +590,14 @@ impl MemoryLog {
 
 impl Stored {
     fn record(&self) -> Record {
-        Record::read(self.number, self.time_ms, &self.bytes)
+        Record::read(self.number, self.time_ms, &self.append.entry)
     }
 }
 
 impl Stream {
     /// Adds a record to the publications of its life.
     fn fold(&mut self, fold: &mut Fold, stored: &Stored, binding: Binding) {
-        match Entry::decode(&stored.bytes).expect("an entry") {
+        match Entry::decode(&stored.append.entry).expect("an entry") {
             Entry::Life { life, .. } => {
                 self.fold.life = Some((life.life, life.binding));
                 self.fold.awaits_life = false;

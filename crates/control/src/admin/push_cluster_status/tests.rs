@@ -123,4 +123,6 @@ fn the_log_of_a_node_is_shown_with_its_reason() {
         (&32.into(), &31.into())
     );
     assert_eq!(shown["other_log"], "b");
+    let gateway = PushClusterStatus::new(&member(Role::Gateway, 1), &report, 0, false);
+    assert_eq!(gateway.log, None, "it is not connected to the broker by its role");
 }

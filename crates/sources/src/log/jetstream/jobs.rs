@@ -10,7 +10,7 @@ use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
 use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
-use async_nats::jetstream::{self, Context};
+use async_nats::jetstream::{self, Context, ErrorCode};
 use futures_util::{FutureExt, StreamExt};
 use ringmain_cluster::log::{AppendKey, AppendOutcome, FollowFrom, Opened, Partition, Record};
 use ringmain_gateway::model::{JetStreamLog, PushLog};
@@ -24,6 +24,7 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::log::follows::Opening;
 use crate::log::older::{NewestRecords, OlderPart};
+use crate::log::outbox::{Acknowledgement, AppendFailure};
 use crate::log::queue::Queued;
 use crate::log::tails::Tail;
 
@@ -46,7 +47,7 @@ pub(super) enum Done {
     Connected(Result<Box<Session>, Failure>),
     Failed(u32, Failure),
     Sent(u32, Sent),
-    Appended(u32, Batch),
+    Appended(u32, Vec<Acknowledgement>),
     Opened(u32, Opening, Result<OpenedSubject, Failure>),
     Read {
         partition: Partition,
@@ -205,42 +206,31 @@ fn message_id(partition: Partition, key: &AppendKey) -> String {
     format!("{}:{}:{channel}{key}", partition.0, channel.len())
 }
 
-/// The outcomes of a batch.
-pub(super) struct Batch {
-    pub(super) outcomes: Vec<(u64, AppendOutcome)>,
-    /// The reason of the first one that was not appended.
-    pub(super) failure: Option<String>,
-}
-
 /// Waits for acknowledgements.
 pub(super) fn acknowledge(number: u32, connected: &Connected, acks: Acks) -> Job<'static> {
     let mut closed = connected.closed.clone();
     Box::pin(async move {
-        let mut batch = Batch {
-            outcomes: Vec::with_capacity(acks.sent.len()),
-            failure: None,
-        };
+        let mut batch = Vec::with_capacity(acks.sent.len());
         for (queued, ack) in acks.sent {
-            let outcome = tokio::select! {
+            let (outcome, failure) = tokio::select! {
                 biased;
                 outcome = timeout_at(acks.deadline, ack.into_future()) => match outcome {
-                    Ok(Ok(ack)) if ack.duplicate => AppendOutcome::Repeated(ack.sequence),
-                    Ok(Ok(ack)) => AppendOutcome::Appended(ack.sequence),
-                    Ok(Err(error)) => {
-                        let outcome = outcome_of(&error);
-                        batch.failure.get_or_insert_with(|| error.to_string());
-                        outcome
-                    }
+                    Ok(Ok(ack)) if ack.duplicate => (AppendOutcome::Repeated(ack.sequence), None),
+                    Ok(Ok(ack)) => (AppendOutcome::Appended(ack.sequence), None),
+                    Ok(Err(error)) => (outcome_of(&error), Some(failure_of(&error))),
                     Err(_) => {
-                        batch.failure.get_or_insert_with(|| {
-                            format!("no acknowledgement within {:?}", limits::LOG_RESPONSE_TIME)
-                        });
-                        AppendOutcome::Unknown
+                        let reason = format!("no acknowledgement within {:?}", limits::LOG_RESPONSE_TIME);
+                        (AppendOutcome::Unknown, Some(AppendFailure::OfPartition(reason)))
                     }
                 },
-                _ = closed.changed() => AppendOutcome::Unknown,
+                _ = closed.changed() => (AppendOutcome::Unknown, None),
             };
-            batch.outcomes.push((queued.append.id, outcome));
+            batch.push(Acknowledgement {
+                id: queued.append.id,
+                partition: queued.append.partition,
+                outcome,
+                failure,
+            });
         }
         Done::Appended(number, batch)
     })
@@ -249,20 +239,32 @@ pub(super) fn acknowledge(number: u32, connected: &Connected, acks: Acks) -> Job
 /// Returns whether a publication failed for a reason of its own: others are accepted.
 fn is_of_entry(error: &PublishError) -> bool {
     error.kind() == PublishErrorKind::MaxPayloadExceeded
+        || refusal(error)
+            .is_some_and(|refusal| refusal.error_code() == ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+}
+
+/// Returns the response of the stream, if it has refused a publication.
+fn refusal(error: &PublishError) -> Option<&jetstream::Error> {
+    std::error::Error::source(error)?.downcast_ref()
+}
+
+fn failure_of(error: &PublishError) -> AppendFailure {
+    let reason = match refusal(error) {
+        Some(refusal) => refusal.to_string(),
+        None => error.to_string(),
+    };
+    if is_of_entry(error) {
+        AppendFailure::OfEntry(reason)
+    } else {
+        AppendFailure::OfPartition(reason)
+    }
 }
 
 /// Returns whether a publication that failed is certainly not in the stream.
 fn outcome_of(error: &PublishError) -> AppendOutcome {
-    use std::error::Error;
     match error.kind() {
         PublishErrorKind::StreamNotFound | PublishErrorKind::MaxPayloadExceeded => AppendOutcome::Refused,
-        // The response of the stream.
-        _ if error
-            .source()
-            .is_some_and(|source| source.is::<jetstream::Error>()) =>
-        {
-            AppendOutcome::Refused
-        }
+        _ if refusal(error).is_some() => AppendOutcome::Refused,
         _ => AppendOutcome::Unknown,
     }
 }
@@ -519,7 +521,7 @@ async fn read_older(
     if start_sequence < before {
         let config = consumer_config(subject, DeliverPolicy::ByStartSequence { start_sequence });
         let consumer = stream.create_consumer(config).await.map_err(Failure::client)?;
-        let mut pending = 1;
+        let mut pending = consumer.cached_info().num_pending;
         while pending > 0 {
             let fetched = consumer
                 .fetch()
@@ -543,7 +545,9 @@ async fn read_older(
                 }
             }
             if is_empty {
-                break;
+                return Err(Failure::Ended(format!(
+                    "expected {pending} older messages, found none within {REQUEST_TIMEOUT:?}"
+                )));
             }
         }
     }

@@ -24,12 +24,12 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::jobs::{Batch, Done, Lag, OpenedSubject, Sent};
+use self::jobs::{Done, Lag, OpenedSubject, Sent};
 use self::session::{Session, StreamState};
 use super::Jobs;
 use super::follows::{Follows, Opening};
 use super::older::{FIRST_WINDOW, OlderPart};
-use super::outbox::Outbox;
+use super::outbox::{Acknowledgement, AppendFailure, Outbox};
 use super::queue::AppendQueue;
 use super::retry::Retry;
 use super::tails::{Tail, TailQueue};
@@ -131,7 +131,9 @@ impl Adapter<'_> {
                     partition,
                     before,
                     bytes,
-                } => self.request_older(partition, before, bytes),
+                } => self
+                    .tails
+                    .request(&self.follows, &mut self.outbox, partition, before, bytes),
             }
         }
     }
@@ -144,41 +146,19 @@ impl Adapter<'_> {
         }
     }
 
-    fn request_older(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let Some((_, generation)) = self.follows.get(partition) else {
-            return self.outbox.push(LogEvent::Closed { partition });
-        };
-        self.tails.push(Tail {
-            partition,
-            generation,
-            before,
-            bytes,
-        });
-    }
-
-    /// Starts requests for older records.
-    fn start_tails(&mut self) {
-        let Some(connected) = &self.connected else { return };
-        let follows = &self.follows;
-        while let Some(tail) = self
-            .tails
-            .take(|tail| follows.is_open(tail.partition, tail.generation))
-        {
-            let open = follows.get(tail.partition);
-            let window = open.map_or(FIRST_WINDOW, |(open, _)| open.older_window);
-            self.jobs.push(jobs::older(connected, tail, window));
-        }
-    }
-
     fn start_jobs(&mut self) {
-        self.start_tails();
         let Some(connected) = &mut self.connected else {
             return;
         };
+        while let Some(tail) = self.tails.take(&self.follows) {
+            let open = self.follows.get(tail.partition);
+            let window = open.map_or(FIRST_WINDOW, |(open, _)| open.older_window);
+            self.jobs.push(jobs::older(connected, tail, window));
+        }
         if !connected.is_sending && connected.batches < BATCHES && !self.queue.is_empty() {
             connected.is_sending = true;
             connected.batches += 1;
-            let batch = self.queue.take_batch();
+            let batch = self.queue.take_batch(|_| true);
             self.jobs.push(jobs::send(self.number, connected, batch));
         }
         for opening in self.follows.take_waiting(|_| true) {
@@ -265,11 +245,12 @@ impl Adapter<'_> {
             unsent,
         } = sent;
         for (queued, error) in refused {
-            self.outbox.appended(queued.append.id, AppendOutcome::Refused);
-            log::warn!(
-                "push log (jetstream): partition {}: {error}",
-                queued.append.partition.0
-            );
+            self.outbox.acknowledged(Acknowledgement {
+                id: queued.append.id,
+                partition: queued.append.partition,
+                outcome: AppendOutcome::Refused,
+                failure: Some(AppendFailure::OfEntry(error.to_string())),
+            });
         }
         let is_failed = !unsent.is_empty();
         self.queue.put_back(unsent);
@@ -293,20 +274,15 @@ impl Adapter<'_> {
         }
     }
 
-    fn appended(&mut self, number: u32, batch: Batch) {
+    fn appended(&mut self, number: u32, batch: Vec<Acknowledgement>) {
         if let Some(connected) = self.current(number) {
             connected.batches -= 1;
         }
-        let mut has_appended = false;
-        for (id, outcome) in batch.outcomes {
-            has_appended |= matches!(outcome, AppendOutcome::Appended(_));
-            self.outbox.appended(id, outcome);
-        }
-        if let Some(reason) = batch.failure {
-            self.outbox.refused(&reason);
-        } else if has_appended && self.current(number).is_some() {
-            self.retry.reset();
-            self.outbox.accepted();
+        for acknowledgement in batch {
+            if matches!(acknowledgement.outcome, AppendOutcome::Appended(_)) {
+                self.retry.reset();
+            }
+            self.outbox.acknowledged(acknowledgement);
         }
     }
 
@@ -317,7 +293,8 @@ impl Adapter<'_> {
         let opened = match outcome {
             Ok(opened) => opened,
             Err(failure) => {
-                self.outbox.warn(&failure.to_string());
+                self.outbox
+                    .warn(&format!("partition {}: {failure}; retrying", opening.partition.0));
                 self.jobs
                     .push(jobs::open(number, connected, opening, OPEN_INTERVAL));
                 return;
@@ -359,7 +336,8 @@ impl Adapter<'_> {
                 .jobs
                 .push(jobs::read(partition, generation, messages, closed)),
             Err(failure) => {
-                log::info!("push log (jetstream): partition {}: {failure}", partition.0);
+                self.outbox
+                    .warn(&format!("partition {}: {failure}; reading it again", partition.0));
                 self.follows.close(partition, generation);
                 self.outbox.push(LogEvent::Closed { partition });
             }
@@ -378,7 +356,8 @@ impl Adapter<'_> {
                 self.outbox.push(part.event(partition, now_ms()));
             }
             Err(failure) => {
-                log::warn!("push log (jetstream): partition {}: {failure}", partition.0);
+                self.outbox
+                    .warn(&format!("partition {}: {failure}; reading it again", partition.0));
                 self.follows.close(partition, tail.generation);
                 self.outbox.push(LogEvent::Closed { partition });
             }
@@ -422,6 +401,7 @@ impl Adapter<'_> {
     }
 
     fn expire(&mut self) {
+        self.outbox.expire();
         for append in self.queue.expire(clock::monotonic()) {
             self.outbox.appended(append.id, AppendOutcome::Refused);
         }

@@ -136,6 +136,12 @@ fn differences(found: &Config, log: &PushLog, jetstream: &JetStreamLog) -> Strin
             .then(|| format!("retention policy {:?}, expected Limits", found.retention)),
         (found.storage != StorageType::File).then(|| format!("storage {:?}, expected File", found.storage)),
         is_limited.then(|| "a limit of messages or bytes, expected none".to_owned()),
+        (found.max_message_size > 0).then(|| {
+            format!(
+                "max_message_size {}, expected none: larger publications are refused",
+                found.max_message_size
+            )
+        }),
     ];
     all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
@@ -203,11 +209,13 @@ mod tests {
             max_age: Duration::from_secs(60),
             num_replicas: 1,
             max_messages: 9,
+            max_message_size: 4096,
             ..config
         };
         assert_eq!(
             differences(&other, &log, &jetstream),
-            "max_age 60s, expected 600s (`retention`); 1 replicas, expected 3 (`replicas`); a limit of messages or bytes, expected none"
+            "max_age 60s, expected 600s (`retention`); 1 replicas, expected 3 (`replicas`); a limit of messages or bytes, expected none; \
+             max_message_size 4096, expected none: larger publications are refused"
         );
     }
 }

@@ -18,6 +18,7 @@ use super::session::{REQUEST_TIMEOUT, Session, consumer};
 use crate::failure::Failure;
 use crate::log::follows::Opening;
 use crate::log::older::{NewestRecords, OlderPart};
+use crate::log::outbox::{Acknowledgement, AppendFailure};
 use crate::log::queue::Queued;
 use crate::log::tails::Tail;
 
@@ -32,12 +33,11 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) enum Done {
     Connected(Result<Box<Session>, Failure>),
     Sent(u32, Sent),
-    Appended(u32, Batch),
+    Appended(Vec<Acknowledgement>),
     Opened(u32, Opening, Result<Opened, Failure>),
     Polled(u32, Result<Vec<ConsumerRecord>, Failure>),
     Older(Tail, Result<OlderPart, Failure>),
-    /// `None`: the topic was deleted.
-    Checked(u32, Partition, Result<Option<Binding>, Failure>),
+    Checked(u32, Checked),
     /// A partition was paused or resumed.
     Set,
 }
@@ -71,7 +71,7 @@ pub(super) fn connect<'l>(log: &'l PushLog, kafka: &'l KafkaLog, wait: Duration)
 }
 
 /// Records whose acknowledgements are awaited.
-pub(super) struct Acks(Vec<(u64, DeliveryHandle)>);
+pub(super) struct Acks(Vec<(u64, Partition, DeliveryHandle)>);
 
 /// A batch that was handed to the producer.
 pub(super) struct Sent {
@@ -110,7 +110,7 @@ pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Jo
                 }
             };
             match enqueued {
-                Ok(ack) => sent.acks.0.push((append.id, ack)),
+                Ok(ack) => sent.acks.0.push((append.id, append.partition, ack)),
                 Err(error) => sent.refused.push((queued, error)),
             }
         }
@@ -118,37 +118,34 @@ pub(super) fn send(number: u32, connected: &Connected, batch: Vec<Queued>) -> Jo
     })
 }
 
-/// The outcomes of a batch.
-pub(super) struct Batch {
-    pub(super) outcomes: Vec<(u64, AppendOutcome)>,
-    /// The reason of the first one that was not appended.
-    pub(super) failure: Option<String>,
-}
-
 /// Waits for acknowledgements: the producer has a time limit.
-pub(super) fn acknowledge(generation: u32, acks: Acks) -> Job<'static> {
+pub(super) fn acknowledge(acks: Acks) -> Job<'static> {
     Box::pin(async move {
-        let mut batch = Batch {
-            outcomes: Vec::with_capacity(acks.0.len()),
-            failure: None,
-        };
-        for (id, ack) in acks.0 {
-            let outcome = match ack.await {
-                Ok(metadata) if metadata.is_success() => AppendOutcome::Appended(number(metadata.offset)),
+        let mut batch = Vec::with_capacity(acks.0.len());
+        for (id, partition, ack) in acks.0 {
+            let (outcome, failure) = match ack.await {
+                Ok(metadata) if metadata.is_success() => {
+                    (AppendOutcome::Appended(number(metadata.offset)), None)
+                }
                 // It is in the log, at an offset that the broker does not say.
-                Ok(_) => AppendOutcome::Unknown,
+                Ok(_) => (AppendOutcome::Unknown, None),
                 Err(error) => {
-                    if is_of_entry(&error) {
-                        log::warn!("push log (kafka): {error}");
+                    let failure = if is_of_entry(&error) {
+                        AppendFailure::OfEntry(error.to_string())
                     } else {
-                        batch.failure.get_or_insert_with(|| error.to_string());
-                    }
-                    outcome_of(&error)
+                        AppendFailure::OfPartition(error.to_string())
+                    };
+                    (outcome_of(&error), Some(failure))
                 }
             };
-            batch.outcomes.push((id, outcome));
+            batch.push(Acknowledgement {
+                id,
+                partition,
+                outcome,
+                failure,
+            });
         }
-        Done::Appended(generation, batch)
+        Done::Appended(batch)
     })
 }
 
@@ -270,6 +267,15 @@ pub(super) fn poll(generation: u32, connected: &Connected, has_failed: bool) -> 
     })
 }
 
+/// The outcome of a check.
+pub(super) struct Checked {
+    pub(super) partition: Partition,
+    /// `None`: the topic was deleted.
+    pub(super) binding: Result<Option<Binding>, Failure>,
+    /// Whether the leader of the partition has responded.
+    pub(super) leader: Result<(), Failure>,
+}
+
 /// Queries the topic and the leader of a partition, after an interval.
 pub(super) fn check(generation: u32, connected: &Connected, partition: Partition) -> Job<'static> {
     let session = connected.session.clone();
@@ -277,27 +283,30 @@ pub(super) fn check(generation: u32, connected: &Connected, partition: Partition
     Box::pin(async move {
         let check = async {
             sleep(CHECK_INTERVAL).await;
-            let query = async {
-                let binding = session.current_binding().await?;
-                session
-                    .consumer
-                    .fetch_watermarks(&session.topic, index(partition))
-                    .await?;
-                Ok(binding)
-            };
-            match timeout(REQUEST_TIMEOUT, query).await {
-                Ok(outcome) => outcome,
-                Err(_) => Err(Failure::Ended(format!(
-                    "no leader of partition {} has responded within {REQUEST_TIMEOUT:?}",
-                    partition.0
-                ))),
+            let binding = timeout(REQUEST_TIMEOUT, session.current_binding());
+            let leader = session
+                .consumer
+                .fetch_watermarks(&session.topic, index(partition));
+            let (binding, leader) = tokio::join!(binding, timeout(REQUEST_TIMEOUT, leader));
+            let is_late = |name| Failure::Ended(format!("{name} has responded within {REQUEST_TIMEOUT:?}"));
+            Checked {
+                partition,
+                binding: binding.unwrap_or_else(|_| Err(is_late("no broker"))),
+                leader: match leader {
+                    Ok(outcome) => outcome.map(|_| ()).map_err(Failure::from),
+                    Err(_) => Err(is_late("no leader")),
+                },
             }
         };
         let checked = tokio::select! {
             checked = check => checked,
-            _ = closed.changed() => Err(closed_failure()),
+            _ = closed.changed() => Checked {
+                partition,
+                binding: Err(closed_failure()),
+                leader: Err(closed_failure()),
+            },
         };
-        Done::Checked(generation, partition, checked)
+        Done::Checked(generation, checked)
     })
 }
 

@@ -25,12 +25,12 @@ use ringmain_sys::clock;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
-use self::jobs::{Batch, Done, Sent, number};
+use self::jobs::{Checked, Done, Sent, number};
 use self::session::Session;
 use super::Jobs;
 use super::follows::{Follows, Opening};
 use super::older::{FIRST_WINDOW, OlderPart};
-use super::outbox::Outbox;
+use super::outbox::{Acknowledgement, AppendFailure, Outbox};
 use super::queue::AppendQueue;
 use super::retry::Retry;
 use super::tails::{Tail, TailQueue};
@@ -40,7 +40,7 @@ use crate::limits;
 /// The time between attempts to open a partition.
 const OPEN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Checks after whose failure the client is replaced: at least so many seconds.
+/// Checks of the topic after whose failure the client is replaced: at least so many seconds.
 const FAILED_CHECKS: u32 = 4;
 
 /// An open partition.
@@ -60,7 +60,7 @@ struct Connected {
     is_sending: bool,
     is_polling: bool,
     has_failed: bool,
-    /// Checks that have failed one after the other.
+    /// Checks of the topic that have failed one after the other.
     failed_checks: u32,
 }
 
@@ -77,8 +77,8 @@ struct Adapter<'l> {
     number: u32,
     /// The binding of the last connection.
     binding: Option<Binding>,
-    /// The partition whose leader did not respond.
-    failed_check: Option<Partition>,
+    /// The partition whose leader is queried next.
+    next_check: Partition,
     /// Requests for older records.
     tails: TailQueue,
     retry: Retry,
@@ -97,7 +97,7 @@ pub(super) async fn run(log: &PushLog, kafka: &KafkaLog, port: LogPort) {
         connected: None,
         number: 0,
         binding: None,
-        failed_check: None,
+        next_check: Partition(0),
         tails: TailQueue::default(),
         retry: Retry::default(),
     };
@@ -138,7 +138,9 @@ impl Adapter<'_> {
                     partition,
                     before,
                     bytes,
-                } => self.request_older(partition, before, bytes),
+                } => self
+                    .tails
+                    .request(&self.follows, &mut self.outbox, partition, before, bytes),
             }
         }
     }
@@ -163,41 +165,22 @@ impl Adapter<'_> {
         }
     }
 
-    fn request_older(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let Some((_, generation)) = self.follows.get(partition) else {
-            return self.outbox.push(LogEvent::Closed { partition });
-        };
-        self.tails.push(Tail {
-            partition,
-            generation,
-            before,
-            bytes,
-        });
-    }
-
-    /// Starts requests for older records.
-    fn start_tails(&mut self) {
-        let Some(connected) = &self.connected else { return };
-        let follows = &self.follows;
-        while let Some(tail) = self
-            .tails
-            .take(|tail| follows.is_open(tail.partition, tail.generation))
-        {
-            let open = follows.get(tail.partition);
-            let window = open.map_or(FIRST_WINDOW, |(open, _)| open.older_window);
-            self.jobs.push(jobs::older(connected, tail, window));
-        }
-    }
-
     fn start_jobs(&mut self) {
-        self.start_tails();
         let Some(connected) = &mut self.connected else {
             return;
         };
+        while let Some(tail) = self.tails.take(&self.follows) {
+            let open = self.follows.get(tail.partition);
+            let window = open.map_or(FIRST_WINDOW, |(open, _)| open.older_window);
+            self.jobs.push(jobs::older(connected, tail, window));
+        }
         if !connected.is_sending && !self.queue.is_empty() {
             connected.is_sending = true;
-            self.jobs
-                .push(jobs::send(self.number, connected, self.queue.take_batch()));
+            self.jobs.push(jobs::send(
+                self.number,
+                connected,
+                self.queue.take_batch(|_| true),
+            ));
         }
         for opening in self.follows.take_waiting(|_| true) {
             self.jobs
@@ -220,11 +203,11 @@ impl Adapter<'_> {
                 self.connect(wait);
             }
             Done::Sent(number, sent) => self.sent(number, sent),
-            Done::Appended(number, batch) => self.appended(number, batch),
+            Done::Appended(batch) => self.appended(batch),
             Done::Opened(number, opening, opened) => self.opened(number, opening, opened),
             Done::Polled(number, records) => self.polled(number, records),
             Done::Older(tail, outcome) => self.older(&tail, outcome),
-            Done::Checked(number, partition, binding) => self.checked(number, partition, binding),
+            Done::Checked(number, checked) => self.checked(number, checked),
             Done::Set => {}
         }
     }
@@ -254,12 +237,10 @@ impl Adapter<'_> {
             has_failed: false,
             failed_checks: 0,
         };
-        let next = self.failed_check.unwrap_or(Partition(0));
-        self.jobs.push(jobs::check(self.number, &connected, next));
+        self.jobs
+            .push(jobs::check(self.number, &connected, self.next_check));
         self.connected = Some(connected);
-        if self.failed_check.is_none() {
-            self.outbox.reachable();
-        }
+        self.outbox.reachable();
     }
 
     /// Closes everything, and connects again.
@@ -289,11 +270,15 @@ impl Adapter<'_> {
             unsent,
         } = sent;
         self.queue.put_back(unsent);
-        self.jobs.push(jobs::acknowledge(number, acks));
+        self.jobs.push(jobs::acknowledge(acks));
         let mut fatal = None;
         for (queued, error) in refused {
-            self.outbox.appended(queued.append.id, AppendOutcome::Refused);
-            self.outbox.refused(&error.to_string());
+            self.outbox.acknowledged(Acknowledgement {
+                id: queued.append.id,
+                partition: queued.append.partition,
+                outcome: AppendOutcome::Refused,
+                failure: Some(AppendFailure::OfPartition(error.to_string())),
+            });
             fatal = Some(error).filter(krafka::KrafkaError::is_fatal).or(fatal);
         }
         // The producer can send nothing more.
@@ -304,17 +289,12 @@ impl Adapter<'_> {
         }
     }
 
-    fn appended(&mut self, number: u32, batch: Batch) {
-        let mut has_appended = false;
-        for (id, outcome) in batch.outcomes {
-            has_appended |= matches!(outcome, AppendOutcome::Appended(_));
-            self.outbox.appended(id, outcome);
-        }
-        if let Some(reason) = batch.failure {
-            self.outbox.refused(&reason);
-        } else if has_appended && self.current(number).is_some() {
-            self.retry.reset();
-            self.outbox.accepted();
+    fn appended(&mut self, batch: Vec<Acknowledgement>) {
+        for acknowledgement in batch {
+            if matches!(acknowledgement.outcome, AppendOutcome::Appended(_)) {
+                self.retry.reset();
+            }
+            self.outbox.acknowledged(acknowledgement);
         }
     }
 
@@ -334,7 +314,8 @@ impl Adapter<'_> {
                 }
             }
             Err(failure) => {
-                self.outbox.warn(&failure.to_string());
+                self.outbox
+                    .warn(&format!("partition {}: {failure}; retrying", opening.partition.0));
                 self.jobs
                     .push(jobs::open(number, connected, opening, OPEN_INTERVAL));
             }
@@ -349,7 +330,7 @@ impl Adapter<'_> {
         connected.has_failed = records.is_err();
         match records {
             Ok(records) => self.add_records(records),
-            Err(failure) => self.outbox.warn(&failure.to_string()),
+            Err(failure) => self.outbox.warn(&format!("{failure}; retrying")),
         }
     }
 
@@ -380,12 +361,12 @@ impl Adapter<'_> {
             return;
         };
         if first < next {
-            log::warn!(
-                "push log (kafka): partition {} continues at offset {}, before {}: the broker has lost records",
+            self.outbox.warn(&format!(
+                "partition {} continues at offset {}, before {}: the broker has lost records",
                 partition.0,
                 first - 1,
                 next - 1
-            );
+            ));
             self.unfollow(partition);
             return self.outbox.push(LogEvent::Closed { partition });
         }
@@ -410,45 +391,54 @@ impl Adapter<'_> {
                 self.outbox.push(part.event(partition, now_ms()));
             }
             Err(failure) => {
-                log::warn!("push log (kafka): partition {}: {failure}", partition.0);
+                self.outbox
+                    .warn(&format!("partition {}: {failure}; reading it again", partition.0));
                 self.unfollow(partition);
                 self.outbox.push(LogEvent::Closed { partition });
             }
         }
     }
 
-    /// The topic and the leader of a partition have responded, or have not: then nothing is accepted there at the moment.
-    fn checked(&mut self, number: u32, partition: Partition, binding: Result<Option<Binding>, Failure>) {
+    /// A broker has responded about the topic, and the leader of a partition about that, or they have not.
+    fn checked(&mut self, number: u32, checked: Checked) {
         let Some(connected) = self.connected.as_mut().filter(|_| number == self.number) else {
             return;
         };
-        let next = match binding {
+        let Checked {
+            partition,
+            binding,
+            leader,
+        } = checked;
+        match binding {
             Ok(binding) if binding != Some(connected.session.binding) => {
                 return self.fail(&Failure::Ended("the topic was deleted".to_owned()));
             }
             Ok(_) => {
                 connected.failed_checks = 0;
-                self.failed_check = None;
                 self.outbox.reachable();
-                Partition((partition.0 + 1) % self.log.partitions)
             }
             Err(failure) => {
                 connected.failed_checks += 1;
-                self.failed_check = Some(partition);
                 // The metadata of the client retain a topic that was deleted; those of a new one do not have it.
                 if connected.failed_checks == FAILED_CHECKS {
                     return self.fail(&failure);
                 }
                 self.outbox.disconnected(&failure.to_string());
-                partition
             }
-        };
+        }
+        // The other partitions remain open while one has no leader.
+        match leader {
+            Ok(()) => self.outbox.accepted(partition),
+            Err(failure) => self.outbox.refused(partition, &failure.to_string()),
+        }
+        self.next_check = Partition((partition.0 + 1) % self.log.partitions);
         if let Some(connected) = &self.connected {
-            self.jobs.push(jobs::check(number, connected, next));
+            self.jobs.push(jobs::check(number, connected, self.next_check));
         }
     }
 
     fn expire(&mut self) {
+        self.outbox.expire();
         for append in self.queue.expire(clock::monotonic()) {
             self.outbox.appended(append.id, AppendOutcome::Refused);
         }

@@ -1,7 +1,5 @@
 //! Batches of appends as commands, and the replies.
 
-use std::sync::Arc;
-
 use redis::{Pipeline, RedisError, ServerErrorKind, Value, cmd};
 use ringmain_cluster::log::AppendOutcome;
 
@@ -23,26 +21,53 @@ id = redis.call('XADD', KEYS[1], 'MINID', '~', ARGV[1], ARGV[2], 'e', ARGV[3]) \
 redis.call('SET', KEYS[2], id, 'PX', ARGV[4]) \
 return {id, 0}";
 
+/// `KEYS`: the stream. `ARGV`: the milliseconds and the sequence of the first entry's identifier, and the bytes of the entries, of which all are
+/// appended or none. Others cannot lie between them.
+const APPEND_CHAIN: &str = "\
+redis.call('XADD', KEYS[1], ARGV[1] .. '-' .. ARGV[2], 'e', ARGV[3]) \
+for i = 4, #ARGV do \
+redis.call('XADD', KEYS[1], ARGV[1] .. '-' .. (ARGV[2] + i - 3), 'e', ARGV[i]) end \
+return #ARGV - 2";
+
 /// An append on its way.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// The key of its partition's stream.
-    pub(super) stream: Arc<str>,
     pub(super) queued: Queued,
     /// The identifier that it got before, and that has no number.
     pub(super) numberless: Option<EntryId>,
     /// The identifier to request. `None`: the server's choice.
     pub(super) explicit: Option<EntryId>,
-    /// The slot moves to the server: it executes commands behind `ASKING` only.
-    pub(super) is_asking: bool,
+}
+
+/// Adds the command of appends without keys whose identifiers follow each other.
+pub(super) fn add_chain(pipeline: &mut Pipeline, stream: &str, first: EntryId, batch: &[Sent]) {
+    let command = pipeline.cmd("EVAL").arg(APPEND_CHAIN).arg(1).arg(stream);
+    command.arg(first.millis).arg(first.sequence);
+    for sent in batch {
+        command.arg(&*sent.queued.append.entry);
+    }
+}
+
+/// Reads the reply to that command: the outcomes of so many appends.
+pub(super) fn chain_outcomes(
+    reply: Option<Result<Value, RedisError>>,
+    first: EntryId,
+    count: usize,
+) -> Vec<Outcome> {
+    let outcomes = (0..count as u64).map(|index| match &reply {
+        Some(Ok(Value::Int(_))) => appended(EntryId {
+            sequence: first.sequence + index,
+            ..first
+        }),
+        Some(Err(error)) => failed(error.clone()),
+        Some(Ok(_)) | None => Outcome::Unexpected,
+    });
+    outcomes.collect()
 }
 
 /// Adds the command of an append. `oldest`: entries before are deleted, if this one is to do so.
-pub(super) fn add_command(pipeline: &mut Pipeline, sent: &Sent, oldest: Option<EntryId>) {
-    let (append, stream) = (&sent.queued.append, &*sent.stream);
-    if sent.is_asking {
-        pipeline.cmd("ASKING");
-    }
+pub(super) fn add_command(pipeline: &mut Pipeline, stream: &str, sent: &Sent, oldest: Option<EntryId>) {
+    let append = &sent.queued.append;
     let id = sent.explicit.map_or_else(|| "*".to_owned(), |id| id.to_string());
     if let Some(key) = &append.key {
         let command = pipeline.cmd("EVAL").arg(APPEND_ONCE).arg(2);
@@ -82,8 +107,18 @@ pub(super) enum Outcome {
     /// There was no reply for this reason.
     Unknown(Option<RedisError>),
     /// The entry may be lost: the file or the replicas do not have it in time.
-    NotDurable,
+    NotDurable(EntryId),
     Unexpected,
+}
+
+impl Outcome {
+    /// Returns the identifier of an entry that is in the log by this append.
+    pub(super) fn appended_id(&self) -> Option<EntryId> {
+        match self {
+            Outcome::Done(AppendOutcome::Appended(_), id) | Outcome::NotDurable(id) => Some(*id),
+            _ => None,
+        }
+    }
 }
 
 /// Reads a reply.
@@ -178,7 +213,7 @@ mod tests {
     use redis::Value;
     use ringmain_cluster::log::AppendOutcome;
 
-    use super::{Durability, Outcome, is_durable, outcome};
+    use super::{Durability, Outcome, chain_outcomes, is_durable, outcome};
     use crate::log::redis::number::{SEQUENCES, unpack};
     use crate::redis::EntryId;
 
@@ -209,6 +244,20 @@ mod tests {
             (Value::Array(vec![Value::Int(1)]), Outcome::Unexpected),
         ] {
             assert_eq!(outcome(Ok(reply)), expected);
+        }
+    }
+
+    #[test]
+    fn appends_of_a_chain_have_identifiers_that_follow_each_other() {
+        let number = 5 << 12 | 7;
+        let first = unpack(number);
+        let done = |number| Outcome::Done(AppendOutcome::Appended(number), unpack(number));
+        assert_eq!(
+            chain_outcomes(Some(Ok(Value::Int(2))), first, 2),
+            [done(number), done(number + 1)]
+        );
+        for reply in [Some(Ok(Value::Nil)), None] {
+            assert_eq!(chain_outcomes(reply, first, 1), [Outcome::Unexpected]);
         }
     }
 

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::{InfoDict, Value, cmd};
-use ringmain_cluster::log::{Binding, Partition};
+use ringmain_cluster::log::Binding;
 use ringmain_gateway::model::RedisLog;
 use tokio::time::timeout;
 
@@ -88,19 +88,18 @@ async fn try_locate(
     for search in partitions {
         let slot = keys::slot(&redis.prefix, search.partition.0);
         let master = slots.master(slot);
-        match (search.asked, master) {
+        match (&search.asked, master) {
             // The slot has not moved yet.
-            (Some((address, binding)), _) if master != Some(&*address) => {
-                let placement = Placement {
-                    partition: search.partition,
-                    binding,
-                    is_asking: true,
-                };
-                by_node.entry(address).or_default().asked.push(placement);
+            (Some((asked, _)), _) if master != Some(&*asked.address) => {
+                by_node
+                    .entry(asked.address.to_string())
+                    .or_default()
+                    .asked
+                    .push(search);
             }
             (_, Some(address)) => {
                 let at_node = by_node.entry(address.to_owned()).or_default();
-                at_node.owned.push((search.partition, search.stream));
+                at_node.owned.push(search);
             }
             (_, None) => {
                 location.failure = Some(Failure::Ended(format!("no node of the cluster has slot {slot}")));
@@ -124,9 +123,22 @@ async fn try_locate(
 #[derive(Default)]
 struct AtNode {
     /// Those whose slots it has.
-    owned: Vec<(Partition, String)>,
+    owned: Vec<Search>,
     /// Those whose slots move to it.
-    asked: Vec<Placement>,
+    asked: Vec<Search>,
+}
+
+/// Returns the binding that a partition retains at the node that its slot moves to, or has moved to. `None`: the node has another run ID than
+/// when it was first asked, so that entries may be lost.
+fn retained_binding(search: &Search, run_id: &str) -> Option<Binding> {
+    let (asked, binding) = search.asked.as_ref()?;
+    let is_same = asked.run_id.as_ref().is_none_or(|known| **known == *run_id);
+    is_same.then_some(*binding)
+}
+
+/// Returns the binding of a partition that begins at the server with this run ID.
+fn own_binding(run_id: &str) -> Binding {
+    crate::log::binding(&[b"redis", run_id.as_bytes()])
 }
 
 async fn locate_at(
@@ -145,17 +157,29 @@ async fn locate_at(
             (Some(server), control, run_id)
         }
     };
-    let mut masters = None;
-    let mut partitions = at_node.asked;
-    for (partition, stream) in at_node.owned {
+    let mut partitions = Vec::with_capacity(at_node.asked.len() + at_node.owned.len());
+    for search in at_node.asked {
+        let retained = lossless_binding(redis).or_else(|| retained_binding(&search, &run_id));
+        partitions.push(Placement {
+            partition: search.partition,
+            binding: retained.unwrap_or_else(|| own_binding(&run_id)),
+            asked: Some(run_id.as_str().into()),
+        });
+    }
+    let mut masters = Masters {
+        access,
+        slots,
+        run_ids: None,
+    };
+    for search in at_node.owned {
         let binding = match lossless_binding(redis) {
             Some(binding) => binding,
-            None => bind(&mut control, &stream, &run_id, access, slots, &mut masters).await?,
+            None => bind(&mut control, &search, &run_id, &mut masters).await?,
         };
         partitions.push(Placement {
-            partition,
+            partition: search.partition,
             binding,
-            is_asking: false,
+            asked: None,
         });
     }
     Ok(Located {
@@ -168,13 +192,11 @@ async fn locate_at(
 /// Returns the binding of a partition at the server with this run ID, and notes it.
 async fn bind(
     control: &mut MultiplexedConnection,
-    stream: &str,
+    search: &Search,
     run_id: &str,
-    access: &Access<'_>,
-    slots: &Slots,
-    masters: &mut Option<BTreeSet<String>>,
+    masters: &mut Masters<'_>,
 ) -> Result<Binding, Failure> {
-    let key = keys::server(stream);
+    let key = keys::server(&search.stream);
     let mut read = cmd("HMGET");
     read.arg(&key).arg("run_id").arg("binding");
     let (before, noted): (Option<String>, Option<u64>) = read.query_async(control).await?;
@@ -183,20 +205,16 @@ async fn bind(
     {
         return Ok(Binding(noted));
     }
-    let was_moved = match &before {
-        None => false,
-        Some(before) => {
-            if masters.is_none() {
-                *masters = Some(query_masters(access, slots).await);
-            }
-            masters.as_ref().is_some_and(|masters| masters.contains(before))
-        }
+    // The move that this node has followed is complete: the server of before may be gone since.
+    let retained = retained_binding(search, run_id).filter(|_| search.is_followed());
+    let binding = match (retained, &before, noted) {
+        (Some(retained), ..) => retained,
+        (None, Some(before), Some(noted)) if masters.have(control, before).await => Binding(noted),
+        _ => own_binding(run_id),
     };
-    let own = crate::log::binding(&[b"redis", run_id.as_bytes()]);
-    let binding = noted.filter(|_| was_moved).unwrap_or(own.0);
     let mut command = cmd("EVAL");
     command.arg(BIND).arg(1).arg(&key);
-    command.arg(before.unwrap_or_default()).arg(run_id).arg(binding);
+    command.arg(before.unwrap_or_default()).arg(run_id).arg(binding.0);
     let (now, noted): (String, u64) = command.query_async(control).await?;
     if now != run_id {
         return Err(Failure::Ended(
@@ -206,12 +224,48 @@ async fn bind(
     Ok(Binding(noted))
 }
 
-/// Returns the run IDs of the masters that respond.
-async fn query_masters(access: &Access<'_>, slots: &Slots) -> BTreeSet<String> {
-    let masters = slots.masters().into_iter();
-    let masters = masters.map(|address| timeout(NODE_TIMEOUT, query_master(access, address)));
-    let found = join_all(masters).await.into_iter();
-    found.filter_map(|found| found.ok().flatten()).collect()
+/// The masters that respond, which are queried when they are first needed.
+struct Masters<'a> {
+    access: &'a Access<'a>,
+    slots: &'a Slots,
+    run_ids: Option<BTreeSet<String>>,
+}
+
+impl Masters<'_> {
+    /// Returns whether one of them has this run ID. `control`: a node of the cluster.
+    async fn have(&mut self, control: &mut MultiplexedConnection, run_id: &str) -> bool {
+        if self.run_ids.is_none() {
+            self.run_ids = Some(self.query(control).await);
+        }
+        self.run_ids
+            .as_ref()
+            .is_some_and(|masters| masters.contains(run_id))
+    }
+
+    async fn query(&self, control: &mut MultiplexedConnection) -> BTreeSet<String> {
+        let mut command = cmd("CLUSTER");
+        command.arg("NODES");
+        // With those that have no slots any more.
+        let nodes: String = command.query_async(control).await.unwrap_or_default();
+        let mut addresses = masters_of(&nodes);
+        addresses.extend(self.slots.masters());
+        let masters = addresses.into_iter();
+        let masters = masters.map(|address| timeout(NODE_TIMEOUT, query_master(self.access, address)));
+        let found = join_all(masters).await.into_iter();
+        found.filter_map(|found| found.ok().flatten()).collect()
+    }
+}
+
+/// Reads the addresses of the masters in a reply to `CLUSTER NODES`.
+fn masters_of(nodes: &str) -> BTreeSet<&str> {
+    let masters = nodes.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let (address, flags) = (fields.nth(1)?, fields.next()?);
+        let is_master = flags.split(',').any(|flag| flag == "master");
+        let address = address.split(['@', ',']).next()?;
+        Some(address).filter(|address| is_master && !address.starts_with(':'))
+    });
+    masters.collect()
 }
 
 /// Returns the run ID of a node that is a master.
@@ -315,7 +369,49 @@ fn host_of(address: &str) -> &str {
 mod tests {
     use redis::Value;
 
-    use super::Slots;
+    use std::sync::Arc;
+
+    use ringmain_cluster::log::{Binding, Partition};
+
+    use super::{Slots, masters_of, retained_binding};
+    use crate::log::redis::partitions::{Asked, Search};
+
+    #[test]
+    fn a_node_that_was_asked_retains_the_binding_unless_it_has_started_again() {
+        let search = |run_id: Option<&str>| Search {
+            partition: Partition(1),
+            stream: "s".to_owned(),
+            asked: Some((
+                Asked {
+                    address: "b:1".into(),
+                    run_id: run_id.map(Arc::from),
+                },
+                Binding(7),
+            )),
+        };
+        for (known, expected) in [
+            (None, Some(Binding(7))),
+            (Some("r"), Some(Binding(7))),
+            (Some("q"), None),
+        ] {
+            assert_eq!(retained_binding(&search(known), "r"), expected, "{known:?}");
+        }
+        assert!(search(Some("r")).is_followed() && !search(None).is_followed());
+    }
+
+    #[test]
+    fn masters_without_slots_are_masters() {
+        let nodes = "a1 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-5460\n\
+                     b2 10.0.0.2:7001@17001,host master - 0 0 2 connected\n\
+                     c3 10.0.0.3:7002@17002 slave a1 0 0 1 connected\n\
+                     d4 :0@0 master,noaddr - 0 0 4 disconnected\n";
+        assert!(
+            masters_of(nodes)
+                .into_iter()
+                .eq(["10.0.0.1:7000", "10.0.0.2:7001"])
+        );
+        assert!(masters_of("").is_empty());
+    }
 
     fn bulk(text: &str) -> Value {
         Value::BulkString(text.as_bytes().to_vec())

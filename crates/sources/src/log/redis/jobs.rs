@@ -1,6 +1,6 @@
 //! Commands at a server, each with its completion. They end when the server is given up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,36 +8,32 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{ConnectionAddr, Pipeline, RedisError, Value, cmd};
 use ringmain_cluster::log::Partition;
-use ringmain_gateway::model::{RedisDeployment, RedisLog};
-use tokio::sync::watch;
+use ringmain_gateway::model::RedisLog;
 use tokio::time::sleep;
 
-use super::append::{Outcome, Sent, add_command, add_wait, is_durable, outcome};
+use super::batch::{Batch, Group};
 use super::cluster::{self, KnownNode, Location};
-use super::partitions::{PartitionState, Partitions, Search};
+use super::partitions::{PartitionState, Search};
 use super::read::{self, Ends, Part};
-use super::server::{Durability, READ_RESPONSE_TIME, Server, check_role};
+use super::server::{READ_RESPONSE_TIME, Server, check_role};
 use super::{Connected, ServerId};
 use crate::failure::Failure;
 use crate::log::follows::Opening;
-use crate::log::queue::Queued;
 use crate::log::tails::Tail;
-use crate::redis::{Access, EntryId, find_master};
+use crate::redis::{Access, EntryId, watch_master};
 
 /// The interval at which a server is queried for its role, and Sentinels for the master.
 const MASTER_INTERVAL: Duration = Duration::from_millis(500);
 /// Attempts to end a read, and the time between them.
 const UNBLOCK_ATTEMPTS: usize = 3;
 const UNBLOCK_INTERVAL: Duration = Duration::from_millis(20);
-/// Attempts to append an entry whose identifier has no number.
-const NUMBER_ATTEMPTS: usize = 8;
 
 /// The completion of a job.
 pub(super) enum Done {
     Connected(Result<Box<Server>, Failure>),
     Located(Location),
     Failed(ServerId, Failure),
-    Appended(ServerId, Vec<(Queued, Outcome)>),
+    Appended(ServerId, Vec<Group>),
     Opened(ServerId, Result<Vec<OpenedStream>, RedisError>),
     Read(ServerId, Vec<ReadStream>, Result<Value, RedisError>),
     /// The end of a read was requested.
@@ -104,29 +100,20 @@ pub(super) fn watch<'l>(id: ServerId, connected: &Connected, redis: &'l RedisLog
     let mut closed = connected.closed.clone();
     Some(Box::pin(async move {
         let failure = tokio::select! {
-            failure = watch_master(redis, &mut control, &address) => failure,
+            failure = watch_role(&mut control, &address) => failure,
+            failure = watch_master(&redis.access, &address, MASTER_INTERVAL) => failure,
             _ = closed.changed() => Failure::Ended("closed".to_owned()),
         };
         Done::Failed(id, failure)
     }))
 }
 
-async fn watch_master(
-    redis: &RedisLog,
-    control: &mut MultiplexedConnection,
-    address: &ConnectionAddr,
-) -> Failure {
+/// Returns once the server is not a master any more, or does not respond.
+async fn watch_role(control: &mut MultiplexedConnection, address: &ConnectionAddr) -> Failure {
     loop {
         sleep(MASTER_INTERVAL).await;
         if let Err(failure) = check_role(control, address).await {
             return failure;
-        }
-        // Without a response of a Sentinel the master is the same as before.
-        if matches!(redis.access.deployment, RedisDeployment::Sentinel(_))
-            && let Ok(master) = find_master(&redis.access).await
-            && master.addr() != address
-        {
-            return Failure::Ended(format!("the master is {} now", master.addr()));
         }
     }
 }
@@ -135,119 +122,16 @@ async fn watch_master(
 pub(super) fn append(
     id: ServerId,
     connected: &Connected,
-    partitions: &Partitions,
-    batch: Vec<Queued>,
+    groups: Vec<Group>,
     oldest: EntryId,
 ) -> Job<'static> {
-    let sent = batch.into_iter().map(|queued| {
-        let state = partitions.state(queued.append.partition);
-        Sent {
-            stream: state.map(|state| Arc::clone(&state.stream)).unwrap_or_default(),
-            queued,
-            numberless: None,
-            explicit: None,
-            is_asking: state.is_some_and(PartitionState::is_asking),
-        }
-    });
-    let pending = sent.collect();
     let batch = Batch {
         control: connected.server.control.clone(),
         durability: connected.server.durability,
         oldest,
-        outcomes: Vec::new(),
     };
     let closed = connected.closed.clone();
-    Box::pin(async move { Done::Appended(id, batch.run(pending, closed).await) })
-}
-
-/// A batch of appends on its way.
-struct Batch {
-    control: MultiplexedConnection,
-    durability: Durability,
-    oldest: EntryId,
-    outcomes: Vec<(Queued, Outcome)>,
-}
-
-impl Batch {
-    async fn run(
-        mut self,
-        mut pending: Vec<Sent>,
-        mut closed: watch::Receiver<()>,
-    ) -> Vec<(Queued, Outcome)> {
-        for _ in 0..NUMBER_ATTEMPTS {
-            if pending.is_empty() {
-                break;
-            }
-            let pipeline = self.pipeline(&pending);
-            let replies = tokio::select! {
-                biased;
-                replies = pipeline.query_async::<Vec<Result<Value, RedisError>>>(&mut self.control) => replies.map_err(Some),
-                _ = closed.changed() => Err(None),
-            };
-            match replies {
-                Ok(replies) => pending = self.settle(pending, replies),
-                Err(error) => {
-                    // The first one has the reason.
-                    let mut error = error;
-                    for sent in pending.drain(..) {
-                        self.outcomes.push((sent.queued, Outcome::Unknown(error.take())));
-                    }
-                }
-            }
-        }
-        let unfinished = pending
-            .into_iter()
-            .map(|sent| (sent.queued, Outcome::Unknown(None)));
-        self.outcomes.extend(unfinished);
-        self.outcomes
-    }
-
-    fn pipeline(&self, pending: &[Sent]) -> Pipeline {
-        let mut pipeline = Pipeline::with_capacity(pending.len() + 1);
-        pipeline.ignore_errors();
-        let mut trimmed = BTreeSet::new();
-        for sent in pending {
-            let trims = trimmed.insert(sent.queued.append.partition);
-            add_command(&mut pipeline, sent, trims.then_some(self.oldest));
-        }
-        add_wait(&mut pipeline, self.durability);
-        pipeline
-    }
-
-    /// Notes the outcomes. Returns the appends that have to be sent again, since their identifiers have no number.
-    fn settle(&mut self, pending: Vec<Sent>, replies: Vec<Result<Value, RedisError>>) -> Vec<Sent> {
-        let is_durable = is_durable(self.durability, replies.last());
-        let mut replies = replies.into_iter();
-        let mut again: Vec<Sent> = Vec::new();
-        for mut sent in pending {
-            if sent.is_asking {
-                replies.next();
-            }
-            let outcome = replies.next().map_or(Outcome::Unexpected, outcome);
-            match outcome {
-                Outcome::Numberless(id) => {
-                    let partition = sent.queued.append.partition;
-                    let is_first = again
-                        .iter()
-                        .all(|other| other.queued.append.partition != partition);
-                    // The first one moves the stream to the next millisecond, the others follow.
-                    sent.explicit = is_first.then_some(EntryId {
-                        millis: id.millis + 1,
-                        sequence: 0,
-                    });
-                    sent.numberless = Some(id);
-                    again.push(sent);
-                }
-                Outcome::TooLow => {
-                    sent.explicit = None;
-                    again.push(sent);
-                }
-                Outcome::Done(..) if !is_durable => self.outcomes.push((sent.queued, Outcome::NotDurable)),
-                outcome => self.outcomes.push((sent.queued, outcome)),
-            }
-        }
-        again
-    }
+    Box::pin(async move { Done::Appended(id, batch.run(groups, closed).await) })
 }
 
 /// Queries the ends of streams.

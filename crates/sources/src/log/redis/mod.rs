@@ -2,16 +2,19 @@
 //!
 //! ```text
 //! Append ─ queue ─ XADD, pipelined, one batch at a time ─▶ server      numbers: milliseconds since 2026 and sequence, packed
-//! Follow ─ XINFO ─ Opened ─ XREAD BLOCK of all open partitions ─▶ Records
+//! Follow ─ XINFO ─ Opened ─ XREAD BLOCK of the open partitions that others may append to ─▶ Records
+//! own entries of the other partitions ─ from memory, acknowledged as the next ones ─▶ Records       see `sole`
 //! failure: all is closed; located again (Sentinel, Cluster) and connected again; a server with another run ID is another binding
 //! ```
 //!
 //! In a cluster each partition is read by a connection of its own. One whose slot is moved is closed once its stream is at the new node (`ASK`),
-//! and opened again there, with `ASKING` before each command until the move is complete. Appends with a key wait for that (`TRYAGAIN`).
+//! and opened again there, with `ASKING` before each command until the move is complete. Appends with a key wait for that (`TRYAGAIN`), and
+//! those of their partition behind them.
 //!
 //! Entries older than the retention are deleted by the first append of a batch to their partition, up to whole nodes of the stream.
 
 mod append;
+mod batch;
 mod cluster;
 mod jobs;
 mod keys;
@@ -20,6 +23,9 @@ mod outcomes;
 mod partitions;
 mod read;
 mod server;
+mod sole;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,6 +45,7 @@ use self::number::pack;
 use self::partitions::{Advance, Partitions, Placement, Position};
 use self::read::{Part, ReadSize, StreamEntry, before, opened_event};
 use self::server::{NODE_OF_CLUSTER, Server};
+use self::sole::Sole;
 use super::Jobs;
 use super::outbox::Outbox;
 use super::queue::AppendQueue;
@@ -90,8 +97,6 @@ struct Adapter<'l> {
     parked: AppendQueue,
     /// A job connects to the server, or searches nodes of a cluster.
     is_connecting: bool,
-    /// The time of the last search.
-    searched_at: Duration,
     /// Requests for older records.
     tails: TailQueue,
     retry: Retry,
@@ -139,7 +144,6 @@ impl<'l> Adapter<'l> {
             next_server: 0,
             parked: AppendQueue::default(),
             is_connecting: false,
-            searched_at: Duration::ZERO,
             tails: TailQueue::default(),
             retry: Retry::default(),
         }
@@ -156,41 +160,37 @@ impl<'l> Adapter<'l> {
                     partition,
                     before,
                     bytes,
-                } => self.request_tail(partition, before, bytes),
+                } => self.tails.request(
+                    &self.partitions.follows,
+                    &mut self.outbox,
+                    partition,
+                    before,
+                    bytes,
+                ),
             }
         }
     }
 
     fn request_append(&mut self, append: Append, now: Duration) {
-        let Some(partition) = self.partitions.state(append.partition) else {
+        if self.partitions.state(append.partition).is_none() {
             return self.outbox.appended(append.id, AppendOutcome::Refused);
-        };
-        match partition.server.and_then(|id| self.servers.get_mut(&id)) {
-            Some(connected) => connected.queue.push(append, now),
+        }
+        match self.queue_of(append.partition) {
+            Some(queue) => queue.push(append, now),
             None => self.parked.push(append, now),
         }
     }
 
-    fn request_tail(&mut self, partition: Partition, before: u64, bytes: usize) {
-        let Some((_, generation)) = self.partitions.follows.get(partition) else {
-            return self.outbox.push(LogEvent::Closed { partition });
-        };
-        self.tails.push(Tail {
-            partition,
-            generation,
-            before,
-            bytes,
-        });
+    /// Returns the queue of the server that a partition is at. `None`: its appends wait.
+    fn queue_of(&mut self, partition: Partition) -> Option<&mut AppendQueue> {
+        let id = self.partitions.queue_of(partition)?;
+        let connected = self.servers.get_mut(&id)?;
+        Some(&mut connected.queue)
     }
 
     /// Starts requests for older records.
     fn start_tails(&mut self) {
-        loop {
-            let follows = &self.partitions.follows;
-            let is_open = |tail: &Tail| follows.is_open(tail.partition, tail.generation);
-            let Some(tail) = self.tails.take(is_open) else {
-                return;
-            };
+        while let Some(tail) = self.tails.take(&self.partitions.follows) {
             let state = self.partitions.state(tail.partition);
             let at = state.and_then(|state| Some((state, self.servers.get(&state.server?)?)));
             match at {
@@ -206,15 +206,20 @@ impl<'l> Adapter<'l> {
         self.start_tails();
         for (id, connected) in &mut self.servers {
             if !connected.is_appending && !connected.queue.is_empty() {
-                connected.is_appending = true;
-                let batch = connected.queue.take_batch();
-                let retention = self.log.retention.as_millis() as u64;
-                let oldest = EntryId {
-                    millis: connected.newest_ms.saturating_sub(retention),
-                    sequence: 0,
-                };
-                self.jobs
-                    .push(jobs::append(*id, connected, &self.partitions, batch, oldest));
+                let batch =
+                    outcomes::take_batch(&mut connected.queue, &self.partitions, is_cluster(self.redis));
+                if !batch.is_empty() {
+                    connected.is_appending = true;
+                    let partitions = batch.iter().map(|queued| queued.append.partition);
+                    self.partitions.set_appending(partitions, true);
+                    let retention = self.log.retention.as_millis() as u64;
+                    let oldest = EntryId {
+                        millis: connected.newest_ms.saturating_sub(retention),
+                        sequence: 0,
+                    };
+                    let groups = batch::group(batch, &self.partitions, clock::monotonic());
+                    self.jobs.push(jobs::append(*id, connected, groups, oldest));
+                }
             }
             let waiting = self.partitions.take_waiting(*id);
             if is_cluster(self.redis) {
@@ -265,7 +270,7 @@ impl<'l> Adapter<'l> {
             }
             Done::Located(location) => self.located(location),
             Done::Failed(id, failure) => self.fail(id, &failure),
-            Done::Appended(id, outcomes) => self.appended(id, outcomes),
+            Done::Appended(id, groups) => self.appended(id, groups),
             Done::Opened(id, streams) => self.opened(id, streams),
             Done::Read(id, streams, reply) => self.read(id, streams, reply),
             Done::ReadEnded => {}
@@ -288,7 +293,6 @@ impl<'l> Adapter<'l> {
                 (connected.address.clone(), node)
             });
             let known = known.collect();
-            self.searched_at = clock::monotonic();
             self.jobs
                 .push(jobs::locate(redis, wait, self.partitions.to_search(), known));
         }
@@ -301,7 +305,7 @@ impl<'l> Adapter<'l> {
         let partitions = self.partitions.all().map(|partition| Placement {
             partition,
             binding,
-            is_asking: false,
+            asked: None,
         });
         let partitions = partitions.collect();
         self.place(id, partitions);
@@ -345,14 +349,12 @@ impl<'l> Adapter<'l> {
                 self.outbox.push(LogEvent::Closed { partition });
             }
         }
-        for queued in self.parked.extract(|partition| placed.contains_key(&partition)) {
-            // Entries for another state of the broker may not belong into this one: the node decides again.
-            let has_changed = placed.get(&queued.append.partition) == Some(&true);
-            match self.servers.get_mut(&id).filter(|_| !has_changed) {
-                Some(connected) => connected.queue.push(queued.append, queued.since),
-                None => self.outbox.appended(queued.append.id, AppendOutcome::Refused),
-            }
+        // Entries for another state of the broker may not belong into this one: the node decides again.
+        let is_changed = |partition| placed.get(&partition) == Some(&true);
+        for queued in self.parked.extract(is_changed) {
+            self.outbox.appended(queued.append.id, AppendOutcome::Refused);
         }
+        self.release_parked();
     }
 
     /// Nodes of a cluster were searched.
@@ -387,14 +389,16 @@ impl<'l> Adapter<'l> {
     }
 
     /// A partition of a cluster is at another node, or will be: it is searched again.
-    fn displace(&mut self, partition: Partition, error: &RedisError) {
+    fn displace(&mut self, id: ServerId, partition: Partition, error: &RedisError) {
         if !is_cluster(self.redis) {
-            if let Some(id) = self.partitions.state(partition).and_then(|state| state.server) {
-                self.fail(id, &Failure::Settings(NODE_OF_CLUSTER.to_owned()));
-            }
+            return self.fail(id, &Failure::Settings(NODE_OF_CLUSTER.to_owned()));
+        }
+        // Otherwise it is a reply of a server that it has left before.
+        if self.partitions.state(partition).and_then(|state| state.server) != Some(id) {
             return;
         }
         let asked = asked_node(error);
+        self.park(partition);
         if self.partitions.displace(partition, asked) {
             self.outbox.push(LogEvent::Closed { partition });
         }
@@ -445,6 +449,8 @@ impl<'l> Adapter<'l> {
                     let opened = opened_event(&opening, binding, &ends, now_ms);
                     let position = Position {
                         last: before(opened.from),
+                        has_read: false,
+                        sole: Sole::default(),
                         own,
                         is_reading: false,
                         is_verified: true,
@@ -454,11 +460,11 @@ impl<'l> Adapter<'l> {
                         self.set_stale(id);
                     }
                 }
-                (Err(error), _) if is_elsewhere(&error) => self.displace(partition, &error),
+                (Err(error), _) if is_elsewhere(&error) => self.displace(id, partition, &error),
                 (ends, _) => {
                     if self.partitions.follows.close(partition, opening.generation) {
-                        let reason = ends.err().map(|error| error.to_string());
-                        self.outbox.warn(&reason.unwrap_or_default());
+                        let reason = ends.err().map(|error| error.to_string()).unwrap_or_default();
+                        self.warn_closed(partition, &reason);
                         self.outbox.push(LogEvent::Closed { partition });
                     }
                 }
@@ -486,7 +492,7 @@ impl<'l> Adapter<'l> {
         let read = match (reply, &*streams) {
             (Ok(read), _) => read,
             (Err(error), [stream]) if is_elsewhere(&error) => {
-                return self.displace(stream.partition, &error);
+                return self.displace(id, stream.partition, &error);
             }
             (Err(error), _) => return self.fail(id, &error.into()),
         };
@@ -496,21 +502,36 @@ impl<'l> Adapter<'l> {
             let Some(stream) = streams.find(|stream| stream.name.as_bytes() == &*name) else {
                 return self.fail(id, &read::unexpected().into());
             };
-            self.add_records(id, &stream, &entries, now_ms);
+            let (partition, generation) = (stream.partition, stream.generation);
+            let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
+            if let Some(connected) = self.servers.get_mut(&id) {
+                connected.reading.size.note(entries.len(), bytes);
+            }
+            self.add_entries(id, (partition, generation), &entries, now_ms);
         }
     }
 
-    fn add_records(&mut self, id: ServerId, stream: &ReadStream, entries: &[StreamEntry], now_ms: i64) {
+    /// Adds entries of a partition, without those that the node has already.
+    fn add_entries(
+        &mut self,
+        id: ServerId,
+        (partition, generation): (Partition, u32),
+        entries: &[StreamEntry],
+        now_ms: i64,
+    ) {
+        let Some(position) = self.partitions.follows.get_mut(partition, generation) else {
+            return;
+        };
+        let known = entries.partition_point(|entry| entry.id <= position.last);
+        let entries = &entries[known..];
         let (Some(connected), [first, ..], [.., last]) = (self.servers.get_mut(&id), entries, entries) else {
             return;
         };
-        let bytes = entries.iter().map(|entry| entry.bytes.len()).sum();
-        connected.reading.size.note(entries.len(), bytes);
         connected.newest_ms = connected.newest_ms.max(last.id.millis);
-        let partition = stream.partition;
+        let ends = [first.id, last.id];
         match self
             .partitions
-            .advance(stream, [first.id, last.id], self.log.retention)
+            .advance((partition, generation), ends, self.log.retention)
         {
             Advance::Read => {
                 let records = entries.iter().filter_map(StreamEntry::record).collect();
@@ -537,7 +558,7 @@ impl<'l> Adapter<'l> {
         };
         let part = match part {
             Ok(part) => part,
-            Err(error) if is_elsewhere(&error) => return self.displace(partition, &error),
+            Err(error) if is_elsewhere(&error) => return self.displace(id, partition, &error),
             Err(error) => return self.close(partition, generation, &error.to_string()),
         };
         let records: Vec<_> = part.entries.iter().filter_map(StreamEntry::record).collect();
@@ -559,9 +580,14 @@ impl<'l> Adapter<'l> {
     /// Closes one partition: the others remain open.
     fn close(&mut self, partition: Partition, generation: u32, reason: &str) {
         if self.partitions.follows.close(partition, generation) {
-            self.outbox.warn(reason);
+            self.warn_closed(partition, reason);
             self.outbox.push(LogEvent::Closed { partition });
         }
+    }
+
+    fn warn_closed(&mut self, partition: Partition, reason: &str) {
+        self.outbox
+            .warn(&format!("partition {}: {reason}; reading it again", partition.0));
     }
 }
 

@@ -133,6 +133,21 @@ pub(super) fn read_command<'s>(
     command
 }
 
+/// The command for the newest entries of a stream down to this one.
+pub(super) fn check_command(stream: &str, base: EntryId, count: usize) -> Cmd {
+    let mut command = cmd("XREVRANGE");
+    command.arg(stream).arg("+").arg(base.to_string());
+    command.arg("COUNT").arg(count);
+    command
+}
+
+/// Reads the reply to [`check_command`], in ascending order.
+pub(super) fn check_reply(reply: Value) -> Option<Vec<StreamEntry>> {
+    let mut entries = entries_of(reply)?;
+    entries.reverse();
+    Some(entries)
+}
+
 /// The position directly before a number: a read behind it begins with that number.
 pub(super) fn before(number: u64) -> EntryId {
     let id = unpack(number);

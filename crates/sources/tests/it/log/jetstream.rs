@@ -1,7 +1,7 @@
 //! A stream of JetStream as a log.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use ringmain_cluster::log::{AppendOutcome, FollowFrom, LogRequest, Partition};
@@ -87,13 +87,18 @@ fn start() -> Option<Server> {
 }
 
 fn engine(servers: &[&Server], replicas: u16) -> PushLogEngine {
+    let ports: Vec<u16> = servers.iter().map(|server| server.port.port()).collect();
+    engine_at(&ports, replicas)
+}
+
+fn engine_at(ports: &[u16], replicas: u16) -> PushLogEngine {
     PushLogEngine::JetStream(JetStreamLog {
         access: NatsAccess {
-            servers: servers
+            servers: ports
                 .iter()
-                .map(|server| NatsServer {
+                .map(|port| NatsServer {
                     host: "127.0.0.1".into(),
-                    port: server.port.port(),
+                    port: *port,
                     tls: false,
                 })
                 .collect(),
@@ -180,6 +185,90 @@ fn reading_begins_with_the_requested_number_or_with_recent_records() {
         tail(1),
     ]);
     node.until_closed(0);
+}
+
+/// Copies the commands of a client to a server, without requests for messages that do not wait for some: those for older ones.
+fn drop_fetches(client: &TcpStream, server: &TcpStream) -> Option<()> {
+    let mut commands = BufReader::new(client);
+    loop {
+        let mut frame = Vec::new();
+        if commands.read_until(b'\n', &mut frame).ok()? == 0 {
+            return None;
+        }
+        let line = String::from_utf8_lossy(&frame).into_owned();
+        if line.starts_with("PUB ") || line.starts_with("HPUB ") {
+            let length: usize = line.split_whitespace().next_back()?.parse().ok()?;
+            let start = frame.len();
+            frame.resize(start + length + 2, 0);
+            commands.read_exact(&mut frame[start..]).ok()?;
+        }
+        let is_fetch = line.contains(".CONSUMER.MSG.NEXT.")
+            && String::from_utf8_lossy(&frame).contains("\"no_wait\":true");
+        if !is_fetch {
+            let mut server = server;
+            server.write_all(&frame).ok()?;
+        }
+    }
+}
+
+/// Relays one connection after the other to a server, through [`drop_fetches`].
+#[expect(clippy::disallowed_methods, reason = "a relay for a real broker")]
+fn relay_without_fetches(server: &Server) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let (port, server) = (listener.local_addr().expect("bound").port(), server.port.port());
+    std::thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else {
+                return;
+            };
+            let (mut from, mut to) = (
+                server.try_clone().expect("a socket"),
+                client.try_clone().expect("a socket"),
+            );
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            std::thread::spawn(move || drop_fetches(&client, &server));
+        }
+    });
+    port
+}
+
+#[test]
+fn older_messages_that_do_not_arrive_are_not_the_end_of_the_log() {
+    let Some(server) = start() else { return };
+    let mut writer = Node::new(engine(&[&server], 1));
+    writer.append_all(0, 0..10);
+    writer.until("all outcomes", |node| node.outcomes.len() == 10);
+    let fifth = number(&writer.outcomes[&5]);
+    let mut node = Node::new(engine_at(&[relay_without_fetches(&server)], 1));
+    node.open(0, FollowFrom::Number(fifth));
+    node.until_content(0, 9);
+    node.request(vec![LogRequest::Tail {
+        partition: Partition(0),
+        before: fifth,
+        bytes: 1 << 20,
+    }]);
+    node.until("a reply", |node| {
+        !node.closed.is_empty() || !node.older.is_empty()
+    });
+    assert_eq!(node.closed, [Partition(0)], "{:?}", node.older);
+}
+
+#[test]
+fn a_message_above_the_size_of_the_stream_is_refused_alone() {
+    let Some(server) = start() else { return };
+    let config = r#"{"name":"LOG","subjects":["log.*"],"max_age":600000000000,"storage":"file","num_replicas":1,"retention":"limits","discard":"old","max_msg_size":1000}"#;
+    server
+        .request("$JS.API.STREAM.CREATE.LOG", config)
+        .expect("a response");
+    let mut node = Node::new(engine(&[&server], 1));
+    node.open(0, FROM_START);
+    node.append_until_done(0, 1);
+    let larger = node.append_bytes(0, vec![0; 2000]);
+    assert_eq!(node.outcome(larger), AppendOutcome::Refused);
+    node.append_until_done(0, 2);
+    node.until_content(0, 2);
+    let is_connected: Vec<bool> = node.health.iter().map(|health| health.is_connected).collect();
+    assert_eq!(is_connected, [true], "others are accepted");
 }
 
 #[test]

@@ -183,16 +183,7 @@ fn acknowledged_entries_survive_the_leader_of_three_brokers() {
     node.until("a connection", is_connected);
     node.append_all(0, 0..2000);
     node.until("some outcomes", |node| node.outcomes.len() >= 500);
-    let described = kafka.tool(TOPICS, &["--describe", "--topic", "three"]);
-    let line = described
-        .lines()
-        .find(|line| line.contains("Partition: 0"))
-        .expect("a partition");
-    let leader = line
-        .split("Leader: ")
-        .nth(1)
-        .and_then(|rest| rest.split_whitespace().next());
-    let leader: usize = leader.and_then(|leader| leader.parse().ok()).expect("a leader");
+    let leader = leader_of(&kafka, "three", 0);
     node.append_all(0, 2000..4000);
     kafka.kill(leader - 1);
     let mut content = 4000;
@@ -221,4 +212,43 @@ fn acknowledged_entries_survive_the_leader_of_three_brokers() {
         })
         .collect();
     assert_eq!(lost, [0; 0]);
+    kafka.restart(leader - 1);
+    partitions_remain_open_while_one_has_no_leader(&mut kafka);
+}
+
+fn partitions_remain_open_while_one_has_no_leader(kafka: &mut Kafka) {
+    let mut node = Node::new(engine(kafka, "alone", 1));
+    for partition in 0..PARTITIONS {
+        node.append_until_done(partition, 1);
+        node.open(partition, FROM_START);
+    }
+    let (gone, kept): (Vec<u16>, Vec<u16>) =
+        (0..PARTITIONS).partition(|partition| leader_of(kafka, "alone", *partition) == 1);
+    assert!(!gone.is_empty() && !kept.is_empty(), "{gone:?} {kept:?}");
+    kafka.kill(0);
+    // Longer than the checks whose failure closes everything.
+    let mut content = 1;
+    for _ in 0..8 {
+        content += 1;
+        let lost = node.append(gone[0], content);
+        for partition in &kept {
+            node.append_until_done(*partition, content);
+        }
+        node.outcome(lost);
+    }
+    for partition in kept {
+        node.until_content(partition, content);
+        assert!(!node.closed.contains(&Partition(partition)));
+    }
+    let is_connected: Vec<bool> = node.health.iter().map(|health| health.is_connected).collect();
+    assert_eq!(is_connected, [true], "one partition of many changes no state");
+}
+
+/// Returns the number of a partition's leader.
+fn leader_of(kafka: &Kafka, topic: &str, partition: u16) -> usize {
+    let described = kafka.tool(TOPICS, &["--describe", "--topic", topic]);
+    let name = format!("Partition: {partition}\t");
+    let line = described.lines().find(|line| line.contains(&name));
+    let leader = line.and_then(|line| line.split("Leader: ").nth(1)?.split_whitespace().next());
+    leader.and_then(|leader| leader.parse().ok()).expect("a leader")
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytes::Bytes;
 use ringmain_cluster::log::{
     Append, AppendKey, AppendOutcome, Beat, Binding, Entry, EntryId, FollowFrom, Health, Life, LogEvent,
     LogRequest, NodePort, Opened, Partition, Record, ports,
@@ -96,7 +95,8 @@ impl Node {
             LogRequest::Append(Append {
                 id: self.appends - 1,
                 partition: Partition(partition),
-                entry: entry(content),
+                entry: entry(content).encode().into(),
+                decoded: entry(content),
                 key: None,
             })
         });
@@ -112,6 +112,7 @@ impl Node {
             id: self.appends - 1,
             partition: Partition(partition),
             entry: bytes.into(),
+            decoded: entry(0),
             key: None,
         };
         self.request(vec![LogRequest::Append(append)]);
@@ -124,7 +125,8 @@ impl Node {
         let append = Append {
             id: self.appends - 1,
             partition: Partition(partition),
-            entry: entry(content),
+            entry: entry(content).encode().into(),
+            decoded: entry(content),
             key: Some(AppendKey {
                 channel: "news".into(),
                 key: key.into(),
@@ -259,8 +261,8 @@ impl Drop for Node {
     }
 }
 
-fn entry(content: u64) -> Bytes {
-    let entry = Entry::Beat {
+fn entry(content: u64) -> Entry {
+    Entry::Beat {
         id: EntryId {
             writer: Uid(7),
             append: content,
@@ -270,8 +272,7 @@ fn entry(content: u64) -> Bytes {
             binding: Binding(2),
             seen: content,
         },
-    };
-    entry.encode().into()
+    }
 }
 
 fn contents(records: &[Record]) -> Vec<u64> {

@@ -1,6 +1,7 @@
 //! Streams of Redis as a log.
 
 mod cluster;
+mod sole;
 
 use std::time::Duration;
 

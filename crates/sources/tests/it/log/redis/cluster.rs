@@ -1,7 +1,7 @@
 //! A Redis Cluster whose slots move and whose masters are replaced.
 
 use ringmain_cluster::log::{AppendOutcome, FollowFrom, Health};
-use ringmain_gateway::model::{RedisDeployment, RedisLoss};
+use ringmain_gateway::model::{BrokerLogin, PushLogEngine, RedisDeployment, RedisLoss, Secret};
 use ringmain_testkit::redis::{DurableRedis, RedisReply};
 use ringmain_testkit::wait;
 
@@ -154,20 +154,105 @@ fn a_partition_whose_slot_moves_slowly_is_served_by_the_other_node() {
     assert_eq!(after.binding, before.binding);
     node.append_until_done(0, 3);
     node.until_content(0, 3);
-    let keyed = node.append_once(0, 9, "a");
+    // Behind one with a key, in its partition.
+    let (keyed, behind) = (node.append_once(0, 9, "a"), node.append(0, 10));
+    node.until("an outcome", |node| {
+        node.outcomes.contains_key(&keyed) || node.outcomes.contains_key(&behind)
+    });
     assert_eq!(
-        node.outcome(keyed),
-        AppendOutcome::Refused,
-        "a key waits for the move"
+        node.outcomes.get(&keyed),
+        Some(&AppendOutcome::Refused),
+        "a key waits for the move, and those behind it wait for it"
     );
+    let behind = node.outcome(behind);
     finish_move(slot, from, to);
     node.until("another server of the partition", |_| run_id(to) != bound);
     let keyed = node.append_once(0, 4, "b");
     let outcome = node.outcome(keyed);
     assert!(matches!(outcome, AppendOutcome::Appended(_)), "{outcome:?}");
     node.until_content(0, 4);
-    assert_eq!(node.contents(0), [1, 2, 3, 4]);
+    let received: Vec<u64> = match behind {
+        AppendOutcome::Appended(_) => vec![1, 2, 3, 10, 4],
+        _ => vec![1, 2, 3, 4],
+    };
+    assert_eq!(node.contents(0), received);
     assert_eq!(node.closed, [], "it remains open");
+}
+
+#[test]
+fn a_user_with_the_documented_commands_follows_a_slot_that_moves() {
+    let Some(nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
+        return;
+    };
+    for node in &nodes {
+        let mut user = vec!["ACL", "SETUSER", "log", "on", ">secret", "~*", "-@all"];
+        user.extend([
+            "+xadd",
+            "+xread",
+            "+xrevrange",
+            "+xinfo",
+            "+eval",
+            "+get",
+            "+set",
+            "+info",
+        ]);
+        user.extend(["+time", "+client|id", "+client|unblock", "+asking", "+cluster"]);
+        user.extend(["+hget", "+hmget", "+hset"]);
+        node.call(&user);
+    }
+    let addresses: Vec<&DurableRedis> = nodes.iter().collect();
+    let mut engine = engine_at(&addresses, RedisDeployment::Cluster, RedisLoss::Possible);
+    if let PushLogEngine::Redis(redis) = &mut engine {
+        redis.access.login = Some(BrokerLogin {
+            user: "log".into(),
+            password: Secret::new(&b"secret"[..]),
+        });
+    }
+    let mut node = Node::new(engine);
+    let before = node.open(0, FROM_START);
+    node.append_until_done(0, 1);
+    let slot = slot_of(&nodes[0], "{log:0}");
+    let (from, to) = if slot < 8192 { (0, 1) } else { (1, 0) };
+    move_keys(slot, &nodes[from], &nodes[to]);
+    node.append_until_done(0, 2);
+    node.until_closed(0);
+    let after = node.open(0, FROM_START);
+    assert_eq!(after.binding, before.binding);
+    node.until_content(0, 2);
+    finish_move(slot, &nodes[from], &nodes[to]);
+    let keyed = node.append_once(0, 3, "a");
+    let outcome = node.outcome(keyed);
+    assert!(matches!(outcome, AppendOutcome::Appended(_)), "{outcome:?}");
+    node.until_content(0, 3);
+    assert_eq!(node.contents(0), [1, 2, 3]);
+}
+
+#[test]
+fn the_last_slots_of_a_node_that_is_stopped_keep_their_life() {
+    let Some(mut nodes) = start(&[("0", "8191"), ("8192", "16383")]) else {
+        return;
+    };
+    let addresses: Vec<&DurableRedis> = nodes.iter().collect();
+    let mut node = Node::new(engine_at(
+        &addresses,
+        RedisDeployment::Cluster,
+        RedisLoss::Possible,
+    ));
+    let before = node.open(0, FROM_START);
+    node.append_until_done(0, 1);
+    let slot = slot_of(&nodes[0], "{log:0}");
+    let (from, to) = if slot < 8192 { (0, 1) } else { (1, 0) };
+    move_keys(slot, &nodes[from], &nodes[to]);
+    // The partition is appended to at the other node.
+    node.append_until_done(0, 2);
+    node.until_closed(0);
+    let id = id(&nodes[to]);
+    nodes[to].call(&["CLUSTER", "SETSLOT", &slot.to_string(), "NODE", &id]);
+    nodes[from].kill();
+    let after = node.open(0, FROM_START);
+    assert_eq!(after.binding, before.binding, "nothing was lost");
+    node.until_content(0, 2);
+    assert_eq!(node.contents(0), [1, 2]);
 }
 
 #[test]
