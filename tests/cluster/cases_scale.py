@@ -22,8 +22,8 @@ BALANCED_SECONDS = 60
 # All clients fit two nodes, and one that is left; the balancer has three seconds to notice one that ends.
 LIMITS = "connections: 39000, connections_per_address: off, drain_delay: 3s, drain: 20s, drain_spread: 5s"
 WORKERS = 2
-REFUSALS = ("ringmain_requests_refused_total", "ringmain_faults_total", "ringmain_upstream_faults_total", "ringmain_upstream_refused_total",
-            "ringmain_push_refused_total", "ringmain_responses_total{class=\"5xx\"}")
+REFUSALS = ("ringmain_requests_refused_total", "ringmain_requests_rejected_total", "ringmain_faults_total", "ringmain_upstream_faults_total",
+            "ringmain_upstream_refused_total", "ringmain_push_refused_total", "ringmain_responses_total{class=\"5xx\"}")
 
 
 class Load:

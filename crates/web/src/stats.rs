@@ -20,6 +20,8 @@ pub(crate) struct WorkerStats {
     classes: [AtomicU64; 6],
     /// Requests that could not be parsed.
     refused: AtomicU64,
+    /// Requests that a limit rejected.
+    rejected: [AtomicU64; Rejection::ALL.len()],
     /// Open WebSockets, and messages received and sent on them.
     sockets: AtomicU64,
     messages_in: AtomicU64,
@@ -43,6 +45,8 @@ pub struct Totals {
     pub classes: [u64; 6],
     /// Requests that violated the protocol and were refused before routing; their responses count too.
     pub refused: u64,
+    /// Requests that a limit of the server rejected with 503; their responses count too.
+    pub rejected: [(Rejection, u64); Rejection::ALL.len()],
     /// Open WebSockets.
     pub sockets: u64,
     /// Complete messages received on WebSockets.
@@ -50,6 +54,40 @@ pub struct Totals {
     /// Messages queued for WebSockets, counted once per receiver.
     pub messages_out: u64,
     latencies: Box<[u64; BUCKETS]>,
+}
+
+/// A limit of the server that rejects requests with 503, whatever their route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// [`Limits::max_queue_delay`](crate::Limits::max_queue_delay) in an overloaded worker.
+    QueueDelay,
+    /// [`Limits::running_requests`](crate::Limits::running_requests).
+    RunningRequests,
+    /// The limit of buffered request bodies.
+    BufferedBodies,
+    /// The limit of connections from one address; counted for HTTP without TLS, where a response is sent.
+    AddressConnections,
+}
+
+impl Rejection {
+    /// All, in the order of [`Totals::rejected`].
+    pub const ALL: [Rejection; 4] = [
+        Rejection::QueueDelay,
+        Rejection::RunningRequests,
+        Rejection::BufferedBodies,
+        Rejection::AddressConnections,
+    ];
+
+    /// Returns the name in metrics.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Rejection::QueueDelay => "max_queue_delay",
+            Rejection::RunningRequests => "running_requests",
+            Rejection::BufferedBodies => "buffered_bodies",
+            Rejection::AddressConnections => "connections_per_address",
+        }
+    }
 }
 
 impl Stats {
@@ -80,6 +118,7 @@ impl Stats {
         let mut totals = Totals {
             classes: [0; 6],
             refused: 0,
+            rejected: Rejection::ALL.map(|rejection| (rejection, 0)),
             sockets: 0,
             messages_in: 0,
             messages_out: 0,
@@ -90,6 +129,9 @@ impl Stats {
             add(&mut totals.classes, &worker.classes);
             add(totals.latencies.as_mut(), &worker.latencies);
             totals.refused += worker.refused.load(Ordering::Relaxed);
+            for ((_, sum), count) in totals.rejected.iter_mut().zip(&worker.rejected) {
+                *sum += count.load(Ordering::Relaxed);
+            }
             totals.sockets += worker.sockets.load(Ordering::Relaxed);
             totals.messages_in += worker.messages_in.load(Ordering::Relaxed);
             totals.messages_out += worker.messages_out.load(Ordering::Relaxed);
@@ -109,6 +151,7 @@ impl WorkerStats {
         WorkerStats {
             classes: std::array::from_fn(|_| AtomicU64::new(0)),
             refused: AtomicU64::new(0),
+            rejected: Rejection::ALL.map(|_| AtomicU64::new(0)),
             sockets: AtomicU64::new(0),
             messages_in: AtomicU64::new(0),
             messages_out: AtomicU64::new(0),
@@ -150,6 +193,11 @@ impl WorkerStats {
 
     pub(crate) fn refused(&self) {
         bump(&self.refused);
+    }
+
+    /// Counts a request that a limit has rejected.
+    pub(crate) fn rejected(&self, rejection: Rejection) {
+        bump(&self.rejected[rejection as usize]);
     }
 
     pub(crate) fn socket_opened(&self) {

@@ -30,7 +30,7 @@ use crate::app::listener_protocol::{ListenerProtocol, ListenerProtocols, Protoco
 use crate::http::error::Error;
 use crate::server::peer::PeerInfo;
 use crate::server::stream_connection::StreamConnection;
-use crate::stats::WorkerStats;
+use crate::stats::{Rejection, WorkerStats};
 
 /// A listener protocol with the state of one worker.
 pub(crate) struct ListenerState {
@@ -268,6 +268,7 @@ impl HttpServer {
             let error =
                 Error::new(503, "too many connections from this address").with_header("Retry-After", "1");
             response::encode_rejection(&self.worker, &error, h1::Exchange::REFUSED, None, out);
+            self.worker.stats.rejected(Rejection::AddressConnections);
             self.worker.stats.answered(503);
             // Its request is in flight: read and dropped, because a reset could lose the response.
             self.flush(conn, state, out, NextAction::Linger);

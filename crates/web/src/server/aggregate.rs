@@ -11,6 +11,7 @@ use super::rejected::RejectedRequest;
 use super::{HttpServer, NextAction, WorkerScratch};
 use crate::http::error::Error;
 use crate::limits;
+use crate::stats::Rejection;
 
 impl HttpServer {
     /// Collects more of a body; once complete, its request is answered as if it had arrived at once.
@@ -30,6 +31,7 @@ impl HttpServer {
             // The rest is part of a line: more must arrive.
             Ok((consumed, false)) => {
                 if !self.fits_budget(aggregator) {
+                    self.worker.stats.rejected(Rejection::BufferedBodies);
                     let error = Error::new(503, "too many buffered request bodies");
                     let error = error.with_header("Retry-After", "1");
                     let head = self.reparse_head(&aggregator.head, &mut scratch.table);

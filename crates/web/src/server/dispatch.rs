@@ -22,7 +22,7 @@ use crate::http::reply::Reply;
 use crate::http::request::Request;
 use crate::limits;
 use crate::router::Params;
-use crate::stats::LATENCY_SAMPLE_INTERVAL;
+use crate::stats::{LATENCY_SAMPLE_INTERVAL, Rejection};
 
 /// The way in which a request's body is received.
 enum BodyHandling<'a> {
@@ -210,6 +210,7 @@ impl HttpServer {
                 state.phase = ConnPhase::Running { exchange, serial };
                 return NextAction::Continue;
             }
+            self.worker.stats.rejected(Rejection::RunningRequests);
             let busy = Error::new(503, "too many concurrent requests");
             matched.route_match = RouteMatch::Invalid(Box::new(busy.with_header("Retry-After", "1")));
             // The body that would have been streamed is not read.
@@ -271,6 +272,7 @@ impl HttpServer {
             )
         {
             matched.route_match = RouteMatch::Overloaded;
+            self.worker.stats.rejected(Rejection::QueueDelay);
             // The body that the handler would have read is not read.
             state.last |= incoming.decoder.is_some();
         }

@@ -27,6 +27,7 @@ use crate::http::path;
 use crate::http::request::Request;
 use crate::router::Params;
 use crate::server::worker_context::WorkerContext;
+use crate::stats::Rejection;
 
 /// The holder of a responder; see [`App::fast_path`](crate::App::fast_path).
 pub trait AbortHandle {
@@ -196,6 +197,7 @@ impl Responder {
         }
         // The worker runs the maximum number of tasks.
         self.exchange.restore_pending(pending);
+        self.worker.stats.rejected(Rejection::RunningRequests);
         let overloaded = Error::new(503, "too many concurrent requests").with_header("Retry-After", "1");
         match self.exchange.stream_ref() {
             Some(stream_ref) => stream_ref.session.reject(&overloaded, stream_ref.stream),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ringmain_sim::Plan;
+use ringmain_web::stats::Rejection;
 use ringmain_web::testing::{RawConnection, Setup, TestClient};
 use ringmain_web::{App, Limits};
 
@@ -72,6 +73,11 @@ fn bodies_that_are_not_whole_are_refused_beyond_the_budget_and_give_it_back() {
         assert_eq!(raw.reply().text(), BODY.to_string());
     }
     drop(waiting);
+    let rejected = client.app().stats().totals().rejected;
+    assert!(
+        rejected.contains(&(Rejection::BufferedBodies, refused)),
+        "{rejected:?}"
+    );
     client.advance(Duration::from_secs(3));
     // The whole budget is free again.
     for _ in 0..4 {

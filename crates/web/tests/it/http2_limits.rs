@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ringmain_web::stats::Rejection;
 use ringmain_web::testing::{ConnectionEnd, RawConnection, TestClient};
 use ringmain_web::ws::{CloseCause, CloseCode, Closed, Message};
 use ringmain_web::{App, Bytes, Limits, Result, Socket, Ws};
@@ -367,6 +368,11 @@ fn running_requests_beyond_their_limit_are_told_to_come_again() {
     assert_eq!(http2.heard()[0], "3 503");
     http2.turn_after(seconds(6));
     assert_eq!(http2.heard(), ["1 200", "1 6 bytes true"]);
+    let rejected = client.app().stats().totals().rejected;
+    assert!(
+        rejected.contains(&(Rejection::RunningRequests, 1)),
+        "{rejected:?}"
+    );
 }
 
 /// Sends every message back; `close` is an order.

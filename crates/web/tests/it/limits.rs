@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ringmain_web::stats::Rejection;
 use ringmain_web::testing::{ConnectionEnd, Plan, RawConnection, Setup, TestClient};
 use ringmain_web::{App, Limits};
 
@@ -42,6 +43,11 @@ fn running_requests_beyond_their_limit_are_told_to_come_again() {
     );
     assert_eq!(first.reply().text(), "slow");
     assert_eq!(client.get("/slow").send().text(), "slow");
+    let rejected = client.app().stats().totals().rejected;
+    assert!(
+        rejected.contains(&(Rejection::RunningRequests, 3)),
+        "{rejected:?}"
+    );
 }
 
 #[test]

@@ -26,6 +26,15 @@ pub(super) fn write_requests(page: &mut MetricsPage, inner: &AdminContext) {
         "Invalid HTTP requests.",
         totals.refused,
     );
+    let name = "ringmain_requests_rejected_total";
+    page.metric(
+        name,
+        "counter",
+        "Requests rejected with 503 by a limit of the server, whatever their route, by limit.",
+    );
+    for (rejection, count) in totals.rejected {
+        page.sample(name, &[("limit", rejection.label())], count);
+    }
     write_series(page, &inner.gateway.series_reports());
     write_extensions(page, &inner.gateway.extension_reports());
     let name = "ringmain_faults_total";

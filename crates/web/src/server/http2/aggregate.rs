@@ -12,6 +12,7 @@ use crate::limits;
 use crate::server::connection::Connection;
 use crate::server::memory_budget::BodyReservation;
 use crate::server::{HttpServer, ReplyBuffers};
+use crate::stats::Rejection;
 
 impl HttpServer {
     /// Handles part of a body. Returns true if it is collected and complete.
@@ -66,6 +67,7 @@ impl HttpServer {
             entry.phase = StreamPhase::Done;
             let (stored, started_at) = (std::mem::take(&mut entry.head), entry.started_at);
             let id = self.log_rejected_body(state.client_since(started_at), 503, &stored);
+            self.worker.stats.rejected(Rejection::BufferedBodies);
             let error = Error::new(503, "too many buffered request bodies");
             let error = error.with_header("Retry-After", "1");
             core.reject(&self.worker, &error, stream, id.as_ref(), &mut buffers.out);

@@ -23,6 +23,7 @@ use crate::server::fast_path::{self, RequestView};
 use crate::server::rejected::RejectedRequest;
 use crate::server::task_pool::PendingTask;
 use crate::server::{HttpServer, NextAction, ReplyBuffers, WorkerScratch, response};
+use crate::stats::Rejection;
 use crate::ws::Upgrade;
 
 /// The buffers for an event of the codec.
@@ -376,11 +377,13 @@ impl HttpServer {
             )
         {
             matched.route_match = RouteMatch::Overloaded;
+            self.worker.stats.rejected(Rejection::QueueDelay);
         }
         if matched.route_match.task().is_some() {
             if self.start_task_http2(state, &stream_request, &matched, stored, &mut buffers.out) {
                 return;
             }
+            self.worker.stats.rejected(Rejection::RunningRequests);
             let busy = Error::new(503, "too many concurrent requests");
             matched.route_match = RouteMatch::Invalid(Box::new(busy.with_header("Retry-After", "1")));
         }

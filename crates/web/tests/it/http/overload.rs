@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ringmain_engine::Config;
+use ringmain_web::stats::Rejection;
 use ringmain_web::{App, Limits, Request, Result};
 
 use crate::support::{get, serve};
@@ -82,6 +83,8 @@ fn late_requests_in_an_overloaded_worker_are_refused(config: Config) {
     assert!(done > 0, "what came first has not waited");
     assert_eq!(done + refused.len(), answers.len());
     probe.answer().expect(200, "ok\n");
+    let rejected = server.app.stats().totals().rejected;
+    assert_eq!(rejected[0], (Rejection::QueueDelay, refused.len() as u64));
     // A worker that has caught up answers as ever.
     workers[0].expect_alive("/");
 }
