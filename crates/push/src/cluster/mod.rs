@@ -256,7 +256,7 @@ impl ClusterPort {
         }
     }
 
-    /// Delivers an event. [`ClusterPort::wake_workers`] must follow, once for several events: a worker that is woken for each of them
+    /// Delivers an event. [`ClusterPort::wake_workers`] must follow, once for several events: a worker that is woken for each one
     /// sleeps in between.
     ///
     /// # Errors

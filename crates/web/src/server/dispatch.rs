@@ -265,18 +265,25 @@ impl HttpServer {
         scratch: &'a mut String,
     ) -> MatchedRequest<'a> {
         let mut matched = match_route(&self.app, incoming.head, scratch);
-        if self.is_late.get()
-            && matches!(
-                matched.route_match,
-                RouteMatch::Route(CompiledRoute { urgent: false, .. })
-            )
-        {
-            matched.route_match = RouteMatch::Overloaded;
-            self.worker.stats.rejected(Rejection::QueueDelay);
+        if self.reject_if_late(&mut matched.route_match) {
             // The body that the handler would have read is not read.
             state.last |= incoming.decoder.is_some();
         }
         matched
+    }
+
+    /// Rejects a request that has waited too long in an overloaded worker, unless its route is urgent. Returns whether it is rejected.
+    pub(super) fn reject_if_late(&self, route_match: &mut RouteMatch<'_>) -> bool {
+        let is_rejected = self.is_late.get()
+            && matches!(
+                route_match,
+                RouteMatch::Route(CompiledRoute { urgent: false, .. })
+            );
+        if is_rejected {
+            *route_match = RouteMatch::Overloaded;
+            self.worker.stats.rejected(Rejection::QueueDelay);
+        }
+        is_rejected
     }
 
     /// Hands a request to its task. `None`: the worker runs the maximum number of requests.

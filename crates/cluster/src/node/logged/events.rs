@@ -76,7 +76,7 @@ impl Node {
             }
             let (number, is_readable) = (record.number, record.entry.is_ok());
             let read = followed.reader.read(record, now_ms);
-            // What was read so far belongs to the life before the rollback, and a new one begins above it.
+            // The records that were read so far belong to the life before the rollback, and a new one begins above it.
             let is_kept = followed.rollback.is_none();
             let position = followed.reader.position_at(number).filter(|_| is_kept);
             if let Some(log) = &mut self.log {

@@ -1,4 +1,4 @@
-//! The lives of a partition: what starts a new one, and what belongs to none.
+//! The lives of a partition, and the records that belong to none.
 
 use ringmain_cluster::frame::PublishOutcome;
 use ringmain_cluster::log::{Binding, FollowFrom, LogEvent};

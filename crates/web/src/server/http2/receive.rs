@@ -11,7 +11,7 @@ use ringmain_wire::h1::{FieldTable, Framing, RequestHead, Version};
 use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, store_request};
 
 use super::{H2Session, HeadScratch, SessionHandle, StreamPhase, StreamRef, elapsed};
-use crate::app::compiled::{Action, CompiledRoute, RouteMatch};
+use crate::app::compiled::{Action, RouteMatch};
 use crate::http::client_text;
 use crate::http::error::Error;
 use crate::http::reply::Reply;
@@ -370,15 +370,7 @@ impl HttpServer {
             ..
         } = stream_request;
         let mut matched = match_route(&self.app, head, &mut buffers.path);
-        if self.is_late.get()
-            && matches!(
-                matched.route_match,
-                RouteMatch::Route(CompiledRoute { urgent: false, .. })
-            )
-        {
-            matched.route_match = RouteMatch::Overloaded;
-            self.worker.stats.rejected(Rejection::QueueDelay);
-        }
+        self.reject_if_late(&mut matched.route_match);
         if matched.route_match.task().is_some() {
             if self.start_task_http2(state, &stream_request, &matched, stored, &mut buffers.out) {
                 return;
