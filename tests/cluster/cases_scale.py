@@ -6,6 +6,7 @@ The full form has 20,000 clients and 20,000 deliveries a second, the quick one a
 import contextlib
 import random
 import time
+import urllib.request
 
 import rig
 from nodes import Cluster, Publisher, Remote, arrive, judge, settle, total
@@ -21,6 +22,8 @@ BALANCED_SECONDS = 60
 # All clients fit two nodes, and one that is left; the balancer has three seconds to notice one that ends.
 LIMITS = "connections: 39000, connections_per_address: off, drain_delay: 3s, drain: 20s, drain_spread: 5s"
 WORKERS = 2
+REFUSALS = ("ringmain_requests_refused_total", "ringmain_faults_total", "ringmain_upstream_faults_total", "ringmain_upstream_refused_total",
+            "ringmain_push_refused_total", "ringmain_responses_total{class=\"5xx\"}")
 
 
 class Load:
@@ -93,6 +96,18 @@ def spread(nodes):
     return counts, max(counts.values()) / mean, min(counts.values()) / mean
 
 
+def refusals(addresses):
+    """Returns the counters of requests and connections that servers have refused, by server: {name: {metric: count}}. The servers that run."""
+    found = {}
+    for name, address in addresses.items():
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as reply:
+            lines = [line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if line.startswith(REFUSALS)]
+            counts = {metric.removeprefix("ringmain_"): int(float(count)) for metric, count in lines if float(count) > 0}
+            if counts:
+                found[name] = counts
+    return found
+
+
 def balanced(nodes, seconds):
     """Waits for the clients to be spread; returns their numbers even if they are not."""
     with contextlib.suppress(rig.Failed):
@@ -105,18 +120,27 @@ class Change:
     """A load, and the changes of nodes under it. `gateways` have clients, `servers` own channels; a node may be in both."""
 
     def __init__(self, case, cluster, gateways, rebalances, front=None):
-        self.case, self.cluster, self.gateways, self.rebalances, self.front = case, cluster, list(gateways), rebalances, front
-        self.spreads, self.load = {}, None
+        self.case, self.cluster, self.gateways, self.rebalances = case, cluster, list(gateways), rebalances
+        self.front, self.front_admin = front or (None, None)
+        self.spreads, self.refused, self.load = {}, {}, None
         self.without_channels = [name for name, node in cluster.nodes.items() if node.role == "push-gateway"]
 
     def start(self):
         self.load = Load(self.case, self.case.clients, *self.ports())
-        self.load.phase("steady")
+        self.phase("steady")
 
     def ports(self):
         """Returns the ports for clients, and those for publishers."""
         ports = [self.cluster[name].port for name in self.gateways]
         return ([self.front] if self.front else ports), ports
+
+    def phase(self, name, seconds=3.0):
+        """Ends a phase of the load, and records what was refused until then."""
+        self.load.phase(name, seconds)
+        addresses = {node.name: f"127.0.0.1:{node.admin}" for node in self.cluster.running()}
+        if self.front_admin:
+            addresses["front"] = f"127.0.0.1:{self.front_admin}"
+        self.refused[name] = refusals(addresses)
 
     def aim(self):
         """Has clients and publishers use the gateways."""
@@ -129,7 +153,7 @@ class Change:
         if clients:
             self.gateways += names
             self.aim()
-        self.load.phase(f"{' and '.join(names)} added")
+        self.phase(f"{' and '.join(names)} added")
         self.record(f"{' and '.join(names)} added")
 
     def end(self, names):
@@ -141,14 +165,14 @@ class Change:
             rig.expect(f"the exit code of {name}", 0, self.cluster[name].process.wait(60))
         self.cluster.wait_linked()
         # Longer than nodes are missed if they have not left.
-        self.load.phase(f"{' and '.join(names)} ended", 4)
+        self.phase(f"{' and '.join(names)} ended", 4)
         self.record(f"{' and '.join(names)} ended")
 
     def record(self, name):
         if self.rebalances:
             nodes = [self.cluster[gateway] for gateway in self.gateways]
             self.spreads[name] = balanced(nodes, BALANCED_SECONDS)
-            self.load.phase(f"{name}, rebalanced")
+            self.phase(f"{name}, rebalanced")
 
     def kill(self, name):
         if name in self.gateways:
@@ -156,10 +180,10 @@ class Change:
         self.cluster[name].kill()
         self.aim()
         # Longer than it is missed.
-        self.load.phase(f"{name} killed", 4)
+        self.phase(f"{name} killed", 4)
 
     def finish(self):
-        figures = self.load.end() | {"phases": self.load.phases, "spread": self.spreads}
+        figures = self.load.end() | {"phases": self.load.phases, "spread": self.spreads, "refused": self.refused}
         planned = {name: phase["unrecovered"] for name, phase in self.load.phases.items() if "killed" not in name and phase["unrecovered"]}
         late = {name: phase["max_ms"] for name, phase in self.load.phases.items()
                 if phase["max_ms"] > (KILLED_MS if "killed" in name else PLANNED_MS)}
@@ -188,7 +212,7 @@ def scale_all(case):
 
 
 def front(case, gateways):
-    """Starts a gateway in front of push gateways, which sends new clients to the less loaded ones; returns its port."""
+    """Starts a gateway in front of push gateways, which sends new clients to the less loaded ones; returns its port and its admin port."""
     port, admin = rig.free_port(), rig.free_port()
     probes = rig.free_port()
     for number, node in enumerate(gateways, 2):
@@ -200,7 +224,7 @@ def front(case, gateways):
               "routes: {live: {rules: [{match: /, to: push, timeouts: {request: off, idle: off}}]}}\n" % probes)
     # A worker has descriptors for twenty thousand connections; each client takes two.
     case.start("run", case.file("front.yaml", config), "--workers", 4).wait_port(port)
-    return port
+    return port, admin
 
 
 def scale_roles(case):

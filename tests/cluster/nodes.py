@@ -11,10 +11,10 @@ import pathlib
 import re
 import signal
 import subprocess
-import threading
 import time
 
 import rig
+from publisher import Publisher, errors_of  # noqa: F401 the cases take the class from here
 from relay import Relay
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -223,129 +223,6 @@ def owner(channel, uids):
     return max(uids, key=lambda name: (mix(value ^ mix(mix(uids[name]))), uids[name]))
 
 
-class Publisher(threading.Thread):
-    """Publishes numbers into channels at a rate, in turn, over one connection to one of `ports`, independent of the responses.
-
-    A publication whose outcome is not known, or that was refused, counts as unacknowledged; the next one of its channel is sent in its
-    place with the time at which that one was due. Clients may miss an unacknowledged one.
-    """
-
-    TICK_SECONDS = 0.02
-    BATCH = 256
-
-    def __init__(self, name, ports, channels, rate, size=0, seconds=4.5):
-        super().__init__(daemon=True)
-        self.name_, self.ports, self.channels, self.rate, self.seconds = name, list(ports), list(channels), rate, seconds
-        self.pad = "x" * size
-        self.numbers = dict.fromkeys(self.channels, 0)
-        self.acknowledged, self.unacknowledged = 0, {}
-        self.outages, self.errors, self.turn = [], {}, 0
-        self.stop, self.due = threading.Event(), []
-        self.responses = []
-
-    def run(self):
-        begun, count, connection = time.monotonic(), 0, None
-        pending = []
-        refused_since = None
-        while True:
-            now = time.monotonic()
-            if not self.stop.is_set():
-                wanted = int((now - begun) * self.rate)
-                pending += [(self.channels[index % len(self.channels)], begun + index / self.rate) for index in range(count, wanted)]
-                count = max(count, wanted)
-            elif not pending:
-                break
-            batch, rest, taken = [], [], set()
-            for entry in pending:
-                if len(batch) < self.BATCH and entry[0] not in taken:
-                    batch.append(entry)
-                    taken.add(entry[0])
-                else:
-                    rest.append(entry)
-            if not batch:
-                time.sleep(self.TICK_SECONDS)
-                continue
-            if connection is not None and connection.port not in self.ports:
-                connection.close()
-                connection = None
-            port = self.ports[self.turn % len(self.ports)]
-            commands, numbers = [], []
-            for channel, due in batch:
-                self.numbers[channel] += 1
-                numbers.append(self.numbers[channel])
-                data = {"p": self.name_, "s": self.numbers[channel], "t": round(due, 4)}
-                if self.pad:
-                    data["x"] = self.pad
-                commands.append({"publish": {"channel": channel, "data": data}})
-            replies = None
-            try:
-                if connection is None:
-                    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=self.seconds)
-                connection.request("POST", "/api/batch", json.dumps({"commands": commands, "parallel": True}), {"X-API-Key": "K"})
-                response = connection.getresponse()
-                body = response.read()
-                if response.status == 200:
-                    replies = json.loads(body)["replies"]
-                else:
-                    self.count_error(f"{response.status}")
-                if response.getheader("Connection", "").lower() == "close":
-                    connection.close()
-                    connection = None
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                self.count_error(type(error).__name__)
-                if connection:
-                    connection.close()
-                connection = None
-            if replies is None:
-                self.turn += 1
-            retried = []
-            for index, ((channel, due), number) in enumerate(zip(batch, numbers)):
-                reply = replies[index] if replies else {}
-                if "publish" in reply:
-                    self.acknowledged += 1
-                else:
-                    if "error" in reply:
-                        self.count_error(f"code {reply['error'].get('code')}")
-                    self.unacknowledged.setdefault(channel, set()).add(number)
-                    retried.append((channel, due))
-            self.responses.append(time.monotonic() - now)
-            if retried:
-                refused_since = refused_since or now
-                if self.stop.is_set():
-                    retried = retried if time.monotonic() - refused_since < 15 else []
-            elif refused_since is not None:
-                self.outages.append(time.monotonic() - refused_since)
-                refused_since = None
-            pending = retried + rest
-            time.sleep(self.TICK_SECONDS)
-        if connection:
-            connection.close()
-
-    def count_error(self, name):
-        self.errors[name] = self.errors.get(name, 0) + 1
-
-    def finish(self):
-        """Publishes what is due, and ends."""
-        self.stop.set()
-        self.join(60)
-        rig.check(not self.is_alive(), f"the publisher {self.name_} does not end: {self.errors}")
-
-    def excuses(self, channel, first, last):
-        """Whether clients may miss all of these numbers."""
-        missing = self.unacknowledged.get(channel, ())
-        return all(number in missing for number in range(first, last + 1))
-
-    def finals(self):
-        """Returns the last acknowledged number of each channel."""
-        found = {}
-        for channel, number in self.numbers.items():
-            missing = self.unacknowledged.get(channel, ())
-            while number in missing:
-                number -= 1
-            found[channel] = number
-        return found
-
-
 class Remote:
     """Clients in a process of their own: the program `crowd` of crates/testkit."""
 
@@ -445,7 +322,7 @@ def judge(crowds, publishers):
     figures["acknowledged"] = sum(publisher.acknowledged for publisher in publishers)
     figures["unacknowledged"] = sum(len(numbers) for publisher in publishers for numbers in publisher.unacknowledged.values())
     if figures["unacknowledged"]:
-        figures["publish_errors"] = {name: count for publisher in publishers for name, count in publisher.errors.items()}
+        figures["publish_errors"] = dict(errors_of(publishers))
     figures["doubled"] = len(doubled)
     if doubled:
         show(crowds, doubled[0])

@@ -3,6 +3,7 @@
 No sockets: messages are handed to a client as if they had arrived.
 """
 
+import collections
 import pathlib
 import sys
 import time
@@ -19,7 +20,7 @@ class Publisher:
     """The outcome of one that is over."""
 
     def __init__(self, unacknowledged=()):
-        self.name_, self.acknowledged, self.errors = "p", 1, {}
+        self.name_, self.acknowledged, self.errors = "p", 1, collections.Counter()
         self.unacknowledged = {"c": set(unacknowledged)} if unacknowledged else {}
 
     excuses = nodes.Publisher.excuses

@@ -44,6 +44,7 @@ from service import Service
 sys.path.append(str(ROOT / "tests/cluster"))
 
 from crowd import Crowd  # noqa: E402
+from publisher import Publisher, errors_of  # noqa: E402
 
 WITHIN = 120.0
 NAMESPACE = "live"
@@ -55,6 +56,8 @@ DELAY_S, SPREAD_S = 5, 8
 PARTS, MOST_OF_SHARE = 10, 2.5
 # Fewer clients than these, and chance decides how many are in a part.
 LEAST_CLIENTS = 100
+# Of the clients of a Pod that ends: others may leave on their own until it sends them away.
+LEAST_SENT = 0.9
 # One of several delays of kube-proxy, and a hand-over: a publication that is refused for longer is a failure.
 RESOLVED_S = 15.0
 RESOLVABLE = {"503", "error 100"}
@@ -99,92 +102,11 @@ class Clients(Crowd):
             time.sleep(0.1)
 
 
-class Publisher(threading.Thread):
-    """Publishes numbers into each channel, one a second, in order: the next one after the one before is acknowledged."""
-
-    def __init__(self, name, address, channels):
-        super().__init__(daemon=True)
-        self.name_, self.address, self.channels = name, address, channels
-        self.numbers = dict.fromkeys(channels, 0)
-        self.errors, self.longest_s, self.failure, self.stopping = collections.Counter(), 0.0, None, threading.Event()
-        self.connection, self.requests = None, itertools.count()
-
-    def run(self):
-        try:
-            self.publish()
-        except Exception as error:
-            self.failure = error
-
-    def publish(self):
-        start, made, due, sent = time.monotonic(), 0, {channel: collections.deque() for channel in self.channels}, {}
-        while not self.stopping.is_set() or sent or any(due.values()):
-            now = time.monotonic()
-            while not self.stopping.is_set() and made < (now - start) * len(self.channels):
-                due[self.channels[made % len(self.channels)]].append(start + made / len(self.channels))
-                made += 1
-            for channel, times in due.items():
-                if times and channel not in sent:
-                    sent[channel] = (self.numbers[channel] + 1, times.popleft(), now)
-            if sent:
-                refused = dict(sent)
-                for channel in self.send(sent):
-                    self.numbers[channel] = sent.pop(channel)[0]
-                    self.longest_s = max(self.longest_s, time.monotonic() - refused[channel][2])
-                late = [entry for entry in sent.items() if now - entry[1][2] > RESOLVED_S]
-                assert not late, f"{self.name_}: refused for more than {RESOLVED_S} s: {late[:3]}, {dict(self.errors)}"
-            time.sleep(0.02 if not sent else 0.1)
-
-    def send(self, sent):
-        """Returns the channels whose publication is acknowledged."""
-        batch = list(sent.items())
-        commands = [{"publish": {"channel": channel, "data": {"p": self.name_, "s": number, "t": round(due, 4)},
-                                 "idempotency_key": f"{self.name_}-{number}"}} for channel, (number, due, _) in batch]
-        try:
-            # Kept connections move with the gateway they are at, new ones to any.
-            if next(self.requests) % 100 == 0:
-                self.close()
-            self.connection = self.connection or http.client.HTTPConnection(self.address, PORT, timeout=6)
-            self.connection.request("POST", "/api/batch", json.dumps({"commands": commands, "parallel": True}), {"X-API-Key": KEY})
-            response = self.connection.getresponse()
-            body = response.read()
-            if response.getheader("Connection", "").lower() == "close":
-                self.close()
-        except (OSError, http.client.HTTPException) as error:
-            self.errors[type(error).__name__] += 1
-            self.close()
-            return []
-        if response.status != 200:
-            self.errors[str(response.status)] += 1
-            # The next attempt is at another Pod.
-            self.close()
-            return []
-        acknowledged = []
-        for (channel, _), reply in zip(batch, json.loads(body)["replies"], strict=True):
-            if "publish" in reply:
-                acknowledged.append(channel)
-            else:
-                self.errors[f"error {reply['error']['code']}"] += 1
-        return acknowledged
-
-    def close(self):
-        if self.connection:
-            self.connection.close()
-        self.connection = None
-
-    def finish(self):
-        self.stopping.set()
-        self.join(RESOLVED_S + 30)
-        self.close()
-        if self.failure:
-            raise self.failure
-        assert not self.is_alive(), f"{self.name_} does not end"
-
-
 class Pod:
     def __init__(self, name):
         self.name, self.release, self.address, self.node = name, None, None, None
         self.is_ready, self.ends_at, self.is_gone = False, None, False
-        # Times, clients, and clients that were sent away since the start.
+        # Times, clients, clients that were sent away since the start, and all disconnects since the start.
         self.samples = []
 
     def clients(self):
@@ -244,8 +166,7 @@ class Pods:
         with contextlib.closing(connection):
             connection.request("GET", "/metrics")
             page = connection.getresponse().read().decode()
-        values = (re.search(rf"^ringmain_push_{name} (\d+)", page, re.M) for name in ("clients", r'disconnects_total\{code="3001"\}'))
-        return (int(found[1]) if found else 0 for found in values)
+        return read_figures(page)
 
     def __exit__(self, kind, *_):
         self.is_over.set()
@@ -255,6 +176,13 @@ class Pods:
             thread.join()
         if self.errors and kind is None:
             raise self.errors[0]
+
+
+def read_figures(page):
+    """Returns the clients, those that were sent away by a shutdown, and all that were disconnected, of a page of metrics."""
+    clients = re.search(r"^ringmain_push_clients (\d+)", page, re.M)
+    by_code = {code: int(count) for code, count in re.findall(r'^ringmain_push_disconnects_total\{code="(\d+)"\} (\d+)', page, re.M)}
+    return int(clients[1]) if clients else 0, by_code.get("3001", 0), sum(by_code.values())
 
 
 def parts(samples, start, length):
@@ -270,7 +198,12 @@ class Drain:
     """The time in which a Pod that ends sends its clients away."""
 
     def __init__(self, pod):
-        counts = [(when, sent) for when, _, sent in pod.samples]
+        counts = [(when, sent) for when, _, sent, _ in pod.samples]
+        self.name = pod.name
+        # The clients at the time at which the Pod was to end, and those that were disconnected since.
+        before = [sample for sample in pod.samples if sample[0] <= pod.ends_at] or pod.samples[:1]
+        self.clients, closed = (before[-1][1], before[-1][3]) if before else (0, 0)
+        self.disconnected = pod.samples[-1][3] - closed if before else 0
         self.total = counts[-1][1] if counts else 0
         self.start = max((when for when, sent in counts if sent == 0), default=counts[0][0] if counts else 0.0)
         self.end = next((when for when, sent in counts if sent == self.total), self.start)
@@ -278,6 +211,16 @@ class Drain:
         # The start is known as exactly as samples are close, and so some of the clients are after the last part.
         self.parts, late = parts(counts, self.start, SPREAD_S) if counts else ([0], 0)
         self.parts[-1] += late
+
+    def check(self, name):
+        """Fails if clients were cut off without a disconnect, or were not sent away evenly over the time for it."""
+        found = f"{name}: {self.name} had {self.clients} clients, has disconnected {self.disconnected}, {self.total} of them by its end"
+        assert self.disconnected >= LEAST_SENT * self.clients, f"{found}: the others were cut off"
+        if self.total < LEAST_CLIENTS:
+            return
+        assert abs(self.seconds - SPREAD_S) < 1, f"{found}: sent away over {self.seconds:.1f} s, expected {SPREAD_S} s"
+        share = max(self.parts) * PARTS / self.total
+        assert share <= MOST_OF_SHARE, f"{found}: not sent away evenly: {self.parts}"
 
 
 def most_of_share(drains, samples):
@@ -300,7 +243,9 @@ class Case:
         self.args, self.rig, self.helm, self.folder, self.pods, self.admin = args, rig, helm, folder, pods, Admin(rig)
         channels = [f"c{number}-{channel}" for channel in range(args.clients // PER_CHANNEL)]
         self.crowd = Clients(channels, args.clients)
-        self.publishers = [Publisher(f"p{place}", address, channels) for place, address in enumerate(addresses)]
+        # Retained connections move with the gateway that they are at, new ones go to any.
+        self.publishers = [Publisher(f"p{place}", [PORT], channels, len(channels), host=address, seconds=6, repeat_seconds=RESOLVED_S,
+                                     per_connection=100) for place, address in enumerate(addresses)]
         self.rows = []
 
     def start(self):
@@ -326,7 +271,7 @@ class Case:
     @contextlib.contextmanager
     def step(self, name):
         """A change: at its end all is as before, and it is judged."""
-        began, before = time.monotonic(), self.crowd.report()
+        began, before, errors = time.monotonic(), self.crowd.report(), errors_of(self.publishers)
         self.crowd.mark()
         yield
         self.arrived()
@@ -334,20 +279,20 @@ class Case:
         time.sleep(2)
         after = self.crowd.report()
         drains = [Drain(pod) for pod in list(self.pods.by_name.values()) if pod.release == "gateways" and pod.ends_at and pod.ends_at >= began]
-        drains = [drain for drain in drains if drain.total >= LEAST_CLIENTS]
-        sent = max((max(drain.parts) * PARTS / drain.total for drain in drains), default=0.0)
-        back = most_of_share(drains, self.crowd.samples)
+        large = [drain for drain in drains if drain.total >= LEAST_CLIENTS]
+        sent = max((max(drain.parts) * PARTS / drain.total for drain in large), default=0.0)
+        back = most_of_share(large, self.crowd.samples)
         row = {"step": name, "s": round(time.monotonic() - began, 1), "connects": after["connects"] - before["connects"],
                "refused": after["refused"] - before["refused"], "unrecovered": after["unrecovered"] - before["unrecovered"],
-               "sent away by": [drain.total for drain in drains], "in s": [round(drain.seconds, 1) for drain in drains],
+               "clients": [drain.clients for drain in drains], "sent away by": [drain.total for drain in drains], "in s": [round(drain.seconds, 1) for drain in drains],
                "sent of share": round(sent, 2), "back of share": round(back, 2), "latest ms": after["max_ms"], "p99 ms": after.get("p99_ms"),
-               "publish": {key: value for publisher in self.publishers for key, value in publisher.errors.items()}}
+               "publish": dict(errors_of(self.publishers, errors))}
         self.rows.append(row)
         print(json.dumps(row), flush=True)
         assert row["unrecovered"] == 0, f"{name}: clients have not recovered: {row}, {after['closes']}"
         assert row["refused"] == 0, f"{name}: connections were refused: {row}, {after['closes']}"
-        assert all(abs(drain.seconds - SPREAD_S) < 1 for drain in drains), f"{name}: clients were not sent away over {SPREAD_S} s: {row}"
-        assert sent <= MOST_OF_SHARE, f"{name}: clients are not sent away evenly: {[drain.parts for drain in drains]}"
+        for drain in drains:
+            drain.check(name)
         assert back <= MOST_OF_SHARE, f"{name}: clients do not reconnect evenly: {row}"
 
     def scale(self, release, replicas):
@@ -414,9 +359,9 @@ class Case:
             publisher.finish()
         self.arrived(is_end=True)
         report = self.crowd.report()
-        errors = sum((publisher.errors for publisher in self.publishers), collections.Counter())
-        acknowledged = sum(sum(publisher.numbers.values()) for publisher in self.publishers)
-        longest = max(publisher.longest_s for publisher in self.publishers)
+        errors = errors_of(self.publishers)
+        acknowledged = sum(publisher.acknowledged for publisher in self.publishers)
+        longest = max(publisher.slowest for publisher in self.publishers)
         found = f"{acknowledged} publications, acknowledged after at most {longest:.2f} s, refused: {dict(errors)}; {report['delivered']} deliveries"
         print(f"{found}; lost {report['gap_count']}, doubled {report['repeat_count']}, closes: {report['closes']}", flush=True)
         wrong = {name: report[name] for name in ("gap_count", "repeat_count", "fault_count", "missed_with_notice", "repeated_with_notice") if report[name]}

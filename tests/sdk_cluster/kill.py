@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import http.client
 import json
 import queue
 import subprocess
@@ -10,7 +9,8 @@ import threading
 import time
 
 import rig
-from stage import KEY, RETAINED, Stage
+from publisher import Publisher, errors_of
+from stage import RETAINED, Stage
 
 CHANNELS = {"plain": 6, "delta": 6, "tags": 6, "compact": 3}
 OF_EACH = 3
@@ -20,7 +20,7 @@ NAMESPACES = {"": KEPT, "plain": KEPT, "delta": f"{KEPT}, delta: fossil", "tags"
 # Publications of each channel before a kill, while the node is away, and after it is back.
 BEFORE, AWAY, BACK = 10, 20, 10
 PERIOD_SECONDS = 0.2
-RETRY_SECONDS = 0.1
+PUBLISHERS = 7
 PUBLISH_SECONDS = 60.0
 REPLY_SECONDS = 60.0
 ARRIVE_SECONDS = 90.0
@@ -115,66 +115,31 @@ def last_match(subscription, numbers):
     return next((number for number in range(numbers.get(channel, 0), 0, -1) if matches(kind, number)), 0)
 
 
-class Publisher(threading.Thread):
-    """Publishes numbers into channels through the gateway. One without an acknowledgement is sent again with its idempotency key."""
+class Positions:
+    """The positions of publications: the epoch of a channel does not change, and its offsets increase."""
 
-    def __init__(self, port, channels):
-        super().__init__(daemon=True)
-        self.port, self.channels = port, list(channels)
-        self.acknowledged = dict.fromkeys(self.channels, 0)
-        self.positions, self.repeated, self.why, self.failure, self.slowest = {}, 0, {}, None, 0.0
-        self.over = threading.Event()
-        self.connection = None
+    def __init__(self):
+        self.by_channel = {}
 
-    def run(self):
-        try:
-            due = time.monotonic()
-            while not self.over.is_set():
-                for channel in self.channels:
-                    self.publish(channel, self.acknowledged[channel] + 1)
-                due = max(due + PERIOD_SECONDS, time.monotonic())
-                self.over.wait(due - time.monotonic())
-        except Exception as why:  # noqa: BLE001 reported by `check`
-            self.failure = f"{type(why).__name__}: {why}"
-
-    def publish(self, channel, number):
-        body = json.dumps({"channel": channel, "data": publication(channel, number), "idempotency_key": f"{channel}/{number}",
-                           "tags": {"kind": KINDS[number % 3], "number": str(number)}})
-        begun = time.monotonic()
-        while (result := self.attempt(body)) is None:
-            self.repeated += 1
-            rig.check(time.monotonic() - begun < PUBLISH_SECONDS, f"{channel} {number} is not acknowledged: {self.why}")
-            time.sleep(RETRY_SECONDS)
-        self.slowest = max(self.slowest, time.monotonic() - begun)
-        self.acknowledged[channel] = number
-        epoch, offset = self.positions.setdefault(channel, (result["epoch"], result["offset"] - 1))
+    def check(self, channel, result):
+        epoch, offset = self.by_channel.setdefault(channel, (result["epoch"], result["offset"] - 1))
         rig.check(result["epoch"] == epoch, f"{channel} has changed its epoch")
         rig.check(result["offset"] > offset, f"{channel}: the offset {result['offset']} after {offset}")
-        self.positions[channel] = (epoch, result["offset"])
+        self.by_channel[channel] = (epoch, result["offset"])
 
-    def attempt(self, body):
-        """Returns the position of a publication, or None."""
-        try:
-            if self.connection is None:
-                self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=8)
-            self.connection.request("POST", "/api/publish", body, {"X-API-Key": KEY, "Content-Type": "application/json"})
-            response = self.connection.getresponse()
-            answer = response.read()
-            if response.status == 200 and "result" in (parsed := json.loads(answer)):
-                return parsed["result"]
-            why = f"{response.status} {answer[:60].decode(errors='replace')}"
-        except (OSError, http.client.HTTPException) as error:
-            why = type(error).__name__
-        if self.connection:
-            self.connection.close()
-        self.connection = None
-        self.why[why] = self.why.get(why, 0) + 1
-        return None
 
-    def finish(self):
-        self.over.set()
-        self.join(PUBLISH_SECONDS + 10)
-        rig.check(not self.is_alive() and not self.failure, f"the publisher of {self.channels}: {self.failure or 'does not end'}")
+def fields(channel, number):
+    """Returns those of the command that publishes a number."""
+    return {"data": publication(channel, number), "tags": {"kind": KINDS[number % 3], "number": str(number)}}
+
+
+def start_publishers(port, channels):
+    """Starts publishers that send each publication again until it is acknowledged."""
+    publishers = [Publisher(f"p{turn}", [port], part, len(part) / PERIOD_SECONDS, seconds=8, repeat_seconds=PUBLISH_SECONDS, fields=fields,
+                            on_acknowledged=Positions().check) for turn, part in enumerate(channels[turn::PUBLISHERS] for turn in range(PUBLISHERS))]
+    for publisher in publishers:
+        publisher.start()
+    return publishers
 
 
 class Run:
@@ -185,12 +150,10 @@ class Run:
                         Clients(case, "go", [str(case.tools.crowd_go)], stage.port)]
         self.channels = [f"{namespace}:{number}" for namespace, count in CHANNELS.items() for number in range(count)]
         self.arrive({}, "all clients are subscribed")
-        self.publishers = [Publisher(stage.port, self.channels[turn::7]) for turn in range(7)]
-        for publisher in self.publishers:
-            publisher.start()
+        self.publishers = start_publishers(stage.port, self.channels)
 
     def numbers(self):
-        return {channel: number for publisher in self.publishers for channel, number in publisher.acknowledged.items()}
+        return {channel: number for publisher in self.publishers for channel, number in publisher.numbers.items()}
 
     def until_published(self, more):
         """Waits until each channel has that many more acknowledged publications."""
@@ -242,12 +205,8 @@ def judge(clients, numbers, publishers):
                 doubled += len(received) - len(set(received))
                 faults.append(f"{group.name} {channel} {kind}: lacks {sorted(set(wanted) - set(received))[:5]}, more than wanted "
                               f"{sorted(set(received) - set(wanted))[:5]}, {len(received)} of {len(wanted)}")
-    reasons = {}
-    for publisher in publishers:
-        for why, count in publisher.why.items():
-            reasons[why] = reasons.get(why, 0) + count
     figures = {"clients": sum(len(group.clients) for group in clients), "published": sum(numbers.values()), "delivered": delivered, "lost": lost,
-               "doubled": doubled, **counts, "sent_again": reasons, "slowest_publication_s": round(max(each.slowest for each in publishers), 2)}
+               "doubled": doubled, **counts, "sent_again": dict(errors_of(publishers)), "slowest_publication_s": round(max(each.slowest for each in publishers), 2)}
     rig.check(not lost and not doubled and not faults, f"{figures}; {len(faults)} faults: {faults[:5]}")
     return figures
 

@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -34,14 +35,6 @@ FILES_LEFT_OUT = {
 }
 # Left out by name: "map delta: …" in delta.test.ts, and "map: key removed automatically after TTL expires" in recovery.test.ts.
 MAPS = re.compile(r"^map( delta)?: ")
-# With a log these fail: they recover from the offset 0 of a channel without older publications, and the offsets of a log do not begin with 1,
-# so that the server cannot know that there are none (error 112; without `flag` the reply has `recovered: false`).
-FROM_ZERO = {
-    "javascript": {"getState is called on initial subscribe and position is used for recovery", "getState is NOT called on reconnect when recovery succeeds",
-                   "getState error triggers resubscribe with error event (matches map subscription behavior)",
-                   "getState with real position recovers missed publications"},
-    "go": {"TestGetStateCalledOnInitialSubscribe", "TestGetStateErrorRetried", "TestGetStateNotCalledWhenRecoverySucceeds"},
-}
 # Skipped by the suites themselves.
 SKIPPED = re.compile(r"map publish debounce|no websocket constructor|debounce")
 # Without these the run has tested nothing.
@@ -54,11 +47,6 @@ REQUIRED = {
     "go": {"TestHandlePublishFossil", "TestGetStateNotCalledWhenRecoverySucceeds", "TestGetStateCalledAgainOnUnrecoverablePosition",
            "TestStress_ReconnectWithSubscriptions", "TestSubscribeRequestCarriesTagsFilter", "TestCompactionSameIDReRegisteredAfterReconnect"},
 }
-
-
-def known(suite, has_log):
-    """Returns the tests that fail for a reason."""
-    return FROM_ZERO[suite] if has_log else set()
 
 
 def sign_again(text):
@@ -94,13 +82,27 @@ def javascript(case, roles, has_log):
                            "--testPathIgnorePatterns", f"/({left_out})$", "--testNamePattern", f"^(?!{MAPS.pattern[1:]})"],
                           cwd=tests, capture_output=True, text=True, timeout=SUITE_SECONDS)
     rig.check(result.exists(), f"jest has no result: {done.stderr[-1500:]}")
+    outcomes, messages = read_jest(json.loads(result.read_text()))
+    figures = judge("javascript", outcomes, messages)
+    rig.check(done.returncode == 0, f"jest has ended with {done.returncode}: {done.stderr[-1500:]}")
+    return figures
+
+
+def read_jest(result):
+    """Returns the outcomes and messages of jest's tests by (file, title). Of several tests with the same title the worst outcome counts."""
     outcomes, messages = {}, {}
-    for file in json.loads(result.read_text())["testResults"]:
+    for file in result["testResults"]:
         rig.check(file["assertionResults"], f"{file['name']} has no tests: {file['message'][-800:]}")
         for test in file["assertionResults"]:
-            outcomes[test["title"]] = test["status"]
-            messages[test["title"]] = "\n".join(test["failureMessages"])[:600]
-    return judge("javascript", outcomes, messages, known("javascript", has_log))
+            key = (pathlib.PurePath(file["name"]).name, test["title"])
+            outcomes[key] = max(outcomes.get(key, "passed"), test["status"], key=badness)
+            messages[key] = (messages.get(key, "") + "\n".join(test["failureMessages"]))[:600]
+    return outcomes, messages
+
+
+def badness(status):
+    """Orders outcomes; one that is neither passed nor failed has tested nothing."""
+    return {"passed": 0, "failed": 2}.get(status, 1)
 
 
 def go(case, roles, has_log):
@@ -116,23 +118,23 @@ def go(case, roles, has_log):
         event = json.loads(line)
         name = event.get("Test")
         if name and event["Action"] in ("pass", "fail", "skip"):
-            outcomes[name] = {"pass": "passed", "fail": "failed", "skip": "pending"}[event["Action"]]
+            outcomes["", name] = {"pass": "passed", "fail": "failed", "skip": "pending"}[event["Action"]]
         elif name and event["Action"] == "output":
-            messages[name] = (messages.get(name, "") + event["Output"])[-600:]
+            messages["", name] = (messages.get(("", name), "") + event["Output"])[-600:]
     rig.check(outcomes, f"go test has no result: {done.stdout[-800:]} {done.stderr[-800:]}")
-    return judge("go", outcomes, messages, known("go", has_log))
+    figures = judge("go", outcomes, messages)
+    rig.check(done.returncode == 0, f"go test has ended with {done.returncode}: {done.stdout[-800:]} {done.stderr[-800:]}")
+    return figures
 
 
-def judge(suite, outcomes, messages, known):
-    """Each test must pass, but for those in `known`, which must fail, and those that are left out by name."""
-    failed = {name for name, status in outcomes.items() if status == "failed"}
-    skipped = {name for name, status in outcomes.items() if status not in ("passed", "failed")}
-    unexpected = sorted(failed - known)
-    rig.check(not unexpected, f"{len(unexpected)} tests fail: {unexpected}\n" + "\n".join(messages[name] for name in unexpected))
-    rig.check(known <= failed, f"tests that are known to fail do not: {sorted(known - failed)}")
-    strange = {name for name in skipped if not SKIPPED.search(name) and not MAPS.search(name)}
-    rig.check(not strange, f"tests are skipped: {sorted(strange)}")
-    missing = {name for name in REQUIRED[suite] - known if outcomes.get(name) != "passed"}
-    rig.check(not missing, f"tests that must pass are not in the suite: {sorted(missing)}")
-    return {"passed": len(outcomes) - len(failed) - len(skipped), "known": sorted(known),
-            "maps": sum(1 for name in skipped if MAPS.search(name)), "skipped": len(skipped)}
+def judge(suite, outcomes, messages):
+    """Each test must pass, but for those that are left out by name. Outcomes are by (file, title)."""
+    failed = sorted(name for name, status in outcomes.items() if status == "failed")
+    skipped = [name for name, status in outcomes.items() if status not in ("passed", "failed")]
+    rig.check(not failed, f"{len(failed)} tests fail: {failed}\n" + "\n".join(messages[name] for name in failed))
+    strange = sorted(name for name in skipped if not SKIPPED.search(name[1]) and not MAPS.search(name[1]))
+    rig.check(not strange, f"tests are skipped: {strange}")
+    passed = {title for (_, title), status in outcomes.items() if status == "passed"}
+    missing = sorted(REQUIRED[suite] - passed)
+    rig.check(not missing, f"tests that must pass are not in the suite: {missing}")
+    return {"passed": len(outcomes) - len(skipped), "maps": sum(1 for _, title in skipped if MAPS.search(title)), "skipped": len(skipped)}

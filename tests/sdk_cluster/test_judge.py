@@ -1,5 +1,6 @@
 """The judges of kill.py and own.py find what they are for: `python3 -m unittest discover -s tests/sdk_cluster`."""
 
+import collections
 import pathlib
 import sys
 import unittest
@@ -24,7 +25,7 @@ class Received:
 
 
 class Published:
-    why, slowest = {}, 0.0
+    errors, slowest = collections.Counter(), 0.0
 
 
 class KillTest(unittest.TestCase):
@@ -63,19 +64,35 @@ class KillTest(unittest.TestCase):
 
 
 class OwnTest(unittest.TestCase):
-    def judge(self, known=None, **outcomes):
+    def judge(self, **outcomes):
         own.REQUIRED["few"] = {"a"}
-        return own.judge("few", outcomes, dict.fromkeys(outcomes, "why"), set(known or ()))
+        outcomes = {("file", title): status for title, status in outcomes.items()}
+        return own.judge("few", outcomes, dict.fromkeys(outcomes, "why"))
 
     def test_expected_outcomes(self):
         self.assertEqual(self.judge(a="passed")["passed"], 1)
-        self.assertEqual(self.judge({"b"}, a="passed", b="failed")["known"], ["b"])
+        self.assertEqual(self.judge(a="passed", **{"map: x": "pending"}), {"passed": 1, "maps": 1, "skipped": 1})
 
     def test_unexpected_outcomes(self):
-        for known, outcomes in (((), {"a": "failed"}), ((), {"a": "passed", "b": "failed"}), ((), {"a": "passed", "b": "pending"}),
-                                ((), {"b": "passed"}), ({"b"}, {"a": "passed", "b": "passed"})):
+        for outcomes in ({"a": "failed"}, {"a": "passed", "b": "failed"}, {"a": "passed", "b": "pending"}, {"b": "passed"}):
             with self.subTest(outcomes), self.assertRaises(rig.Failed):
-                self.judge(known, **outcomes)
+                self.judge(**outcomes)
+
+    def test_a_failure_counts_in_spite_of_a_later_pass(self):
+        def file(name, *outcomes):
+            tests = [{"title": title, "status": status, "failureMessages": [status] if status == "failed" else []} for title, status in outcomes]
+            return {"name": f"/tests/{name}", "message": "", "assertionResults": tests}
+
+        same_title = [file("a.test.ts", ("x", "failed")), file("b.test.ts", ("x", "passed"))]
+        same_file = [file("a.test.ts", ("x", "failed"), ("x", "passed"))]
+        skipped = [file("a.test.ts", ("x", "pending"), ("x", "passed"))]
+        for results, worst in ((same_title, "failed"), (same_file, "failed"), (skipped, "pending")):
+            with self.subTest(results):
+                outcomes, messages = own.read_jest({"testResults": results})
+                self.assertEqual(outcomes["a.test.ts", "x"], worst)
+                self.assertEqual(messages.keys(), outcomes.keys())
+        with self.assertRaises(rig.Failed):
+            own.read_jest({"testResults": [file("a.test.ts")]})
 
     def test_tokens_are_signed_again(self):
         text = "token = 'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJpYXQiOjE3MzgwNzg4MjR9.MTb3higWfFW04E9'"

@@ -161,6 +161,10 @@ pub const KEY_UNKNOWN: Duration = Duration::from_mins(1);
 /// Bytes of a request body that are buffered for an external authorization service. A worker buffers at most [`COLLECTED_BYTES`] in all.
 pub const AUTHZ_REQUEST_BYTES: u64 = 1 << 20;
 
+/// The time without a byte of the upstream after which a response is aborted whose client has shut down its side since the response began:
+/// only that shows that a client has left. An event stream is aborted at once.
+pub const HALF_CLOSED_SILENCE: Duration = Duration::from_secs(1);
+
 /// Bytes of the body of an external authorization service's refusal. A longer one counts as a failure of the service.
 pub const AUTHZ_BODY_BYTES: u64 = 64 * 1024;
 

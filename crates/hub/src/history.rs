@@ -74,6 +74,8 @@ pub struct History<T> {
     /// The newest publication that is no longer retained, or the position at which this epoch began. A client below it has missed
     /// publications that cannot be recovered.
     floor: u64,
+    /// No publication of this epoch has this offset or a lower one. Offsets of a log begin above 1.
+    epoch_start: u64,
     options: HistoryOptions,
     bytes: usize,
     retained: VecDeque<Retained<T>>,
@@ -115,6 +117,7 @@ impl<T> History<T> {
             epoch,
             top: 0,
             floor: 0,
+            epoch_start: 0,
             options,
             bytes: 0,
             retained: VecDeque::new(),
@@ -162,6 +165,22 @@ impl<T> History<T> {
         self.floor
     }
 
+    /// Returns the lowest offset from which clients recover: 0 if all publications of this epoch are retained.
+    #[must_use]
+    pub fn lowest_recoverable(&self) -> u64 {
+        self.without_start(self.floor)
+    }
+
+    /// Returns 0 for an offset at which this epoch has no publications yet.
+    fn without_start(&self, offset: u64) -> u64 {
+        if offset <= self.epoch_start { 0 } else { offset }
+    }
+
+    /// Notes that no publication of this epoch has this offset or a lower one: clients at 0 have the position of those at `offset`.
+    pub fn set_epoch_start(&mut self, offset: u64) {
+        self.epoch_start = offset;
+    }
+
     /// Returns the position after the last publication.
     #[must_use]
     pub fn position(&self) -> StreamPosition {
@@ -192,7 +211,7 @@ impl<T> History<T> {
     /// Continues in the epoch of a log, without publications. Clients at `position` or above it have missed no record.
     pub fn enter_log(&mut self, epoch: Epoch, position: u64) {
         self.clear();
-        self.epoch = epoch;
+        self.set_epoch(epoch);
         self.top = position;
         self.floor = position;
     }
@@ -235,12 +254,13 @@ impl<T> History<T> {
             .retained
             .partition_point(|retained| retained.number <= offset);
         let last = above.checked_sub(1).and_then(|index| self.retained.get(index));
-        last.map_or(self.floor, |last| last.number.max(self.floor))
+        self.without_start(last.map_or(self.floor, |last| last.number.max(self.floor)))
     }
 
     /// Replaces the epoch of a history that no client has a position of.
     pub fn set_epoch(&mut self, epoch: Epoch) {
         self.epoch = epoch;
+        self.epoch_start = 0;
     }
 
     /// Raises the position: no publication is between the current one and this one.
@@ -292,7 +312,7 @@ impl<T> History<T> {
     /// Starts a new epoch at the current position, because publications may be missing there. Retained publications can still be queried,
     /// and offsets continue, but no client recovers across this position.
     pub fn start_epoch(&mut self, epoch: Epoch) {
-        self.epoch = epoch;
+        self.set_epoch(epoch);
         self.floor = self.top;
     }
 
@@ -309,6 +329,10 @@ impl<T> History<T> {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Recovery::Gap;
         }
+        let offset = match epoch {
+            Some(_) => offset.max(self.epoch_start),
+            None => offset,
+        };
         // An offset above the newest one, or below the floor, cannot be recovered even if the epoch matches.
         if offset > self.top || offset < self.floor {
             return Recovery::Gap;

@@ -76,7 +76,7 @@ pub struct SubscriberCounts {
     /// Pushes that did not fit into queues, by policy, in the order of [`SlowConsumerPolicy::ALL`]. A conflated update that a connection
     /// skipped at its tick is one, even if it receives the same update later.
     pub slow: [u64; SlowConsumerPolicy::ALL.len()],
-    /// Subscriptions that missed pushes because a queue between workers was full.
+    /// Subscriptions with a gap: a queue between workers was full, or the source or the owner of the channel was interrupted.
     pub lost: u64,
 }
 

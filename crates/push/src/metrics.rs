@@ -41,7 +41,7 @@ pub struct Report {
     pub deliveries: u64,
     /// Publications that slow consumers did not receive, by policy.
     pub slow: [(SlowConsumerPolicy, u64); SlowConsumerPolicy::ALL.len()],
-    /// Gaps of subscribers since a queue between workers was full.
+    /// Gaps of subscriptions: a queue between workers was full, or the source or the owner of the channel was interrupted.
     pub lost: u64,
     /// Subscriptions that recovered all missed publications.
     pub recovered: u64,

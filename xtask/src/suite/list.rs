@@ -285,6 +285,7 @@ pub(super) const SUITES: &[Suite] = &[
         about: "two releases of the chart as a push cluster with Redis as its log, push servers and push gateways in a cluster whose Pods are the release binary, scaled out and in, upgraded and drained under 1,200 clients: no publication may be lost or doubled, and clients that are sent away reconnect evenly over the time of the drain; six minutes, needs the folder of a rig with up.sh, in.sh and down.sh in RINGMAIN_KUBE_RIG, root, ip, nft, openssl, redis-server, PyYAML, Go and its module proxy",
         lines: &[
             Line::new("cargo build --release -p ringmain-cli --features brokers,kubernetes"),
+            Line::new("python3 -m unittest discover -s tests/kube"),
             Line::new("python3 tests/kube/push.py target/release/ringmain"),
         ],
     },

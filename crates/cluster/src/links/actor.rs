@@ -281,6 +281,11 @@ impl Actor {
     }
 
     fn deliver_events(&mut self) {
+        self.queue_events();
+        self.port.wake_workers();
+    }
+
+    fn queue_events(&mut self) {
         loop {
             let event = match self.undelivered.take() {
                 Some(event) => *event,

@@ -74,6 +74,8 @@ pub(crate) struct Reader {
     must_verify: bool,
     /// All records of this life above this number were read.
     floor: u64,
+    /// The number of the entry that began this life, if it was read; otherwise 0.
+    life_start: u64,
     /// The last publication of the channels that were forgotten.
     forgotten: u64,
     is_attached: bool,
@@ -125,6 +127,7 @@ impl Reader {
             digest: None,
             must_verify: false,
             floor: 0,
+            life_start: 0,
             forgotten: 0,
             is_attached: false,
             channels: BTreeMap::new(),
@@ -186,6 +189,11 @@ impl Reader {
 
     pub(crate) fn floor(&self) -> u64 {
         self.floor
+    }
+
+    /// Returns a number at or below which this life has no publications; 0 if its start was not read.
+    pub(crate) fn life_start(&self) -> u64 {
+        self.life_start
     }
 
     pub(crate) fn life(&self) -> Option<Life> {
@@ -353,6 +361,9 @@ impl Reader {
     }
 
     fn start_life(&mut self, number: u64, life: LifeEntry) {
+        if self.life() != Some(life.life) {
+            self.life_start = number;
+        }
         self.life = Some((life.life, life.binding));
         // A reader that begins in this life does not know those of the lives before.
         self.keys = IdempotencyKeys::default();
@@ -484,6 +495,7 @@ impl Reader {
         let logged = self.channels.remove(channel);
         let mut logged = logged.unwrap_or_else(|| self.new_channel(options, settings, now));
         logged.history.set_options(options, now);
+        logged.history.set_epoch_start(self.life_start);
         self.serving.insert(Arc::clone(channel));
         logged
     }
@@ -514,6 +526,7 @@ impl Reader {
     /// Brings position and floor of a history up to those of the reader.
     pub(crate) fn refresh(&self, history: &mut History<Arc<Published>>, mark: &mut FloorMark) {
         history.advance(self.position);
+        history.set_epoch_start(self.life_start);
         if mark.is_unclipped(history) {
             history.lower_floor(self.floor);
             mark.floor = self.floor;

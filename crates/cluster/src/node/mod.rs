@@ -208,6 +208,8 @@ pub enum Mutation {
     ForgottenEpoch,
     /// A partition of a log whose last records are gone continues in the same life.
     ReusedLife,
+    /// An owner takes the oldest publication that it has of a log for the first of its life.
+    AssumedStart,
 }
 
 /// Counters of a node since its start, and its current state.

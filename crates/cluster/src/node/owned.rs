@@ -237,19 +237,16 @@ impl Owned {
             };
         }
         history.expire(now);
-        let (mut floor, mut bytes, mut publications) = (history.floor(), 0, Vec::new());
-        let mut retained: Vec<_> = history
+        let (mut floor, mut bytes, mut publications) = (history.lowest_recoverable(), 0, Vec::new());
+        // Those at or below the floor are of an earlier epoch.
+        let retained = history
             .retained()
-            .map(|(offset, item, _)| (offset, item))
-            .collect();
+            .filter(|(offset, ..)| *offset > history.floor());
+        let mut retained: Vec<_> = retained.map(|(offset, item, _)| (offset, item)).collect();
         while let Some((offset, item)) = retained.pop() {
             bytes += item.data.len();
-            // Those below the floor are of an earlier epoch.
-            if offset <= floor
-                || bytes > limits::CATCH_UP_BYTES
-                || publications.len() >= limits::CATCH_UP_PUBLICATIONS
-            {
-                floor = floor.max(offset);
+            if bytes > limits::CATCH_UP_BYTES || publications.len() >= limits::CATCH_UP_PUBLICATIONS {
+                floor = offset;
                 break;
             }
             publications.push((offset, Arc::clone(item)));

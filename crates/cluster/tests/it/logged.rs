@@ -1,5 +1,7 @@
 //! A node with a log, whose adapter is the test.
 
+mod lives;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +19,7 @@ use ringmain_hub::history::{Epoch, HistoryOptions, StreamPosition};
 use ringmain_hub::mail::{Idempotency, PublishOptions};
 use ringmain_hub::protocol::Published;
 
-const PARTITION: Partition = Partition(0);
+pub(super) const PARTITION: Partition = Partition(0);
 
 const SETTINGS: ChannelSettings = ChannelSettings {
     history: Some(HistoryOptions {
@@ -30,16 +32,16 @@ const SETTINGS: ChannelSettings = ChannelSettings {
 };
 
 /// A node, and the records of its one partition.
-struct Rig {
-    node: Node,
+pub(super) struct Rig {
+    pub(super) node: Node,
     now: Duration,
-    records: Vec<(u64, Bytes)>,
-    requests: VecDeque<LogRequest>,
-    binding: Binding,
+    pub(super) records: Vec<(u64, Bytes)>,
+    pub(super) requests: VecDeque<LogRequest>,
+    pub(super) binding: Binding,
 }
 
 impl Rig {
-    fn new() -> Rig {
+    pub(super) fn new() -> Rig {
         let member = Member {
             uid: Uid(7),
             name: "a".into(),
@@ -64,7 +66,7 @@ impl Rig {
     }
 
     /// Returns a rig that reads the partition in its first life.
-    fn live() -> Rig {
+    pub(super) fn live() -> Rig {
         let mut rig = Rig::new();
         rig.run_for(Duration::from_secs(2));
         rig.open();
@@ -72,7 +74,7 @@ impl Rig {
         rig
     }
 
-    fn run_for(&mut self, time: Duration) {
+    pub(super) fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             self.now += TICK_INTERVAL;
@@ -81,7 +83,7 @@ impl Rig {
         }
     }
 
-    fn receive(&mut self, event: LogEvent) {
+    pub(super) fn receive(&mut self, event: LogEvent) {
         self.node.receive_log(event, self.now);
         self.requests.extend(self.node.take_log_requests());
     }
@@ -94,7 +96,7 @@ impl Rig {
     }
 
     /// Answers the last request to follow.
-    fn open(&mut self) -> FollowFrom {
+    pub(super) fn open(&mut self) -> FollowFrom {
         self.run_for(TICK_INTERVAL * 3);
         let follows = self.requests.iter().filter_map(|request| match request {
             LogRequest::Follow { from, .. } => Some(*from),
@@ -136,7 +138,7 @@ impl Rig {
     }
 
     /// Returns the appends that the node has requested.
-    fn take_appends(&mut self) -> Vec<Append> {
+    pub(super) fn take_appends(&mut self) -> Vec<Append> {
         self.run_for(TICK_INTERVAL);
         let requests = std::mem::take(&mut self.requests);
         let appends = requests.into_iter().filter_map(|request| match request {
@@ -158,14 +160,14 @@ impl Rig {
     }
 
     /// Appends all that the node has requested, and lets it read that.
-    fn append_all(&mut self) {
+    pub(super) fn append_all(&mut self) {
         for append in self.take_appends() {
             let number = self.append(&append);
             self.deliver(number, &append.entry);
         }
     }
 
-    fn publish(&mut self, request: u64, key: Option<&str>) {
+    pub(super) fn publish(&mut self, request: u64, key: Option<&str>) {
         let publish = Publish {
             channel: "news".into(),
             settings: SETTINGS,
@@ -186,7 +188,7 @@ impl Rig {
         self.requests.extend(self.node.take_log_requests());
     }
 
-    fn subscribe(&mut self) {
+    pub(super) fn subscribe(&mut self) {
         let interested = NodeRequest::Interested {
             channel: "news".into(),
             settings: SETTINGS,
@@ -195,7 +197,7 @@ impl Rig {
         self.node.handle(interested, self.now);
     }
 
-    fn events(&mut self) -> Vec<Event> {
+    pub(super) fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.node.poll_event()).collect()
     }
 
@@ -335,98 +337,6 @@ fn a_node_is_ready_while_its_beats_arrive() {
     rig.append_all();
     rig.run_for(TICK_INTERVAL);
     assert!(is_ready(&rig));
-}
-
-/// Its last record is the same.
-#[test]
-fn a_log_that_was_away_continues_in_the_same_life() {
-    let mut rig = Rig::live();
-    rig.subscribe();
-    let before = rig.states()[0].1.expect("a position");
-    rig.receive(LogEvent::Closed { partition: PARTITION });
-    let last = rig.records.last().expect("a record").0;
-    assert_eq!(rig.open(), FollowFrom::Number(last));
-    assert!(!rig.take_appends().iter().any(is_life));
-    rig.publish(1, None);
-    rig.append_all();
-    assert_eq!(position(rig.outcomes()[0].1).epoch, before.epoch);
-}
-
-#[test]
-fn another_broker_starts_a_new_life() {
-    let mut rig = Rig::live();
-    rig.subscribe();
-    let before = rig.states()[0].1.expect("a position");
-    rig.receive(LogEvent::Closed { partition: PARTITION });
-    rig.binding = Binding(2);
-    rig.open();
-    rig.append_all();
-    let states = rig.states();
-    assert_eq!(
-        states.last().map(|(kind, _)| *kind),
-        Some(SyncKind::Gap),
-        "{states:?}"
-    );
-    assert_ne!(
-        states.last().and_then(|(_, at)| *at).expect("a position").epoch,
-        before.epoch
-    );
-}
-
-/// The broker is the same, but its last record is gone, and another one is in its place.
-#[test]
-fn a_record_that_is_another_one_starts_a_new_life() {
-    let mut rig = Rig::live();
-    rig.publish(1, None);
-    rig.append_all();
-    rig.subscribe();
-    let before = rig.states().last().and_then(|(_, at)| *at).expect("a position");
-    rig.receive(LogEvent::Closed { partition: PARTITION });
-    let (number, _) = rig.records.pop().expect("a record");
-    let first = rig.records[0].1.clone();
-    rig.records.push((number, first));
-    rig.open();
-    assert_eq!(rig.node.log_report(rig.now).expect("a log").counts.rollbacks, 1);
-    // It begins again.
-    assert!(matches!(rig.open(), FollowFrom::Recent(_)));
-    rig.append_all();
-    let states = rig.states();
-    assert_eq!(
-        states.last().map(|(kind, _)| *kind),
-        Some(SyncKind::Gap),
-        "{states:?}"
-    );
-    assert_ne!(
-        states.last().and_then(|(_, at)| *at).expect("a position").epoch,
-        before.epoch
-    );
-}
-
-#[test]
-fn the_end_of_a_log_that_is_lower_starts_a_new_life() {
-    let mut rig = Rig::live();
-    rig.publish(1, None);
-    rig.append_all();
-    rig.receive(LogEvent::Closed { partition: PARTITION });
-    rig.records.pop();
-    rig.open();
-    assert_eq!(rig.node.log_report(rig.now).expect("a log").counts.rollbacks, 1);
-}
-
-#[test]
-fn records_that_were_deleted_before_they_were_read_are_a_gap() {
-    let mut rig = Rig::live();
-    rig.subscribe();
-    rig.events();
-    let first = rig.records.last().expect("a record").0 + 5;
-    rig.receive(LogEvent::Trimmed {
-        partition: PARTITION,
-        first,
-    });
-    let states = rig.states();
-    assert_eq!(states.len(), 1);
-    assert_eq!(states[0].0, SyncKind::Gap);
-    assert_eq!(states[0].1.expect("a position").offset, first - 1);
 }
 
 /// Retention was configured after a node has subscribed.

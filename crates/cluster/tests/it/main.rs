@@ -4,5 +4,6 @@ mod entries;
 mod frames;
 mod handover;
 mod logged;
+mod logged_history;
 mod nodes;
 mod simulation;

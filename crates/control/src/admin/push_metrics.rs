@@ -74,7 +74,7 @@ const COLUMNS: [PushColumn; 12] = [
     (
         "ringmain_push_lost_total",
         "counter",
-        "Subscribers that missed publications because a queue between workers was full.",
+        "Subscriptions with a gap: a queue between workers was full, or the channel's source or owner was interrupted.",
         |it| it.lost,
     ),
 ];

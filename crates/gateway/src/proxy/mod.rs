@@ -11,6 +11,7 @@ mod affinity;
 mod backend;
 mod body_decoder;
 mod client;
+mod client_watch;
 mod cors;
 mod evaluation;
 mod event_stream;

@@ -14,6 +14,7 @@ use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyEvent, FieldBlock, Framing};
 
 use super::body_decoder::ResponseDecoder;
+use super::client_watch::ClientWatch;
 use super::event_stream::{EventPosition, EventStreamDrain};
 use super::filter_chain::FilterChain;
 use super::grpc::GrpcWebEncoder;
@@ -302,6 +303,39 @@ impl ResponseBody {
         }
     }
 
+    /// Relays bytes of the upstream, or waits for some; not longer than `limit`.
+    async fn relay_some(
+        &mut self,
+        (conn, clock): (&UpstreamConn, &ExchangeTimeouts),
+        limit: Option<Duration>,
+        client: &mut ClientWatch<'_, '_>,
+        drain: &mut Option<EventStreamDrain>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        conn.set_deadline(limit);
+        client.has_ended = false;
+        poll_fn(|context| {
+            if let (Some(drain), Some(position)) = (&mut *drain, self.events)
+                && drain.poll_end(position, context).is_ready()
+            {
+                self.end_early();
+                return Poll::Ready(Ok(()));
+            }
+            match self.poll_relay(conn, clock, reply, context) {
+                Poll::Pending if client.poll_end(context) => {}
+                polled => return polled,
+            }
+            if self.events.is_some() {
+                return Poll::Ready(Err(Fault::BodyTimeout.into()));
+            }
+            let silence = limits::HALF_CLOSED_SILENCE;
+            conn.set_deadline(Some(limit.map_or(silence, |limit| limit.min(silence))));
+            // So that the deadline is observed.
+            self.poll_relay(conn, clock, reply, context)
+        })
+        .await
+    }
+
     fn poll_h2(
         &mut self,
         channel: &H2Stream,
@@ -469,6 +503,7 @@ impl ResponseRelay {
         // Set if the rate's time had expired when the last bytes arrived, which were consumed first.
         let mut was_late = false;
         let mut drain = self.body.events.map(|_| EventStreamDrain::new(&worker.cx));
+        let mut client = ClientWatch::new(req);
         loop {
             // The server enforces the client's own rate.
             self.conn.set_deadline(None);
@@ -476,23 +511,22 @@ impl ResponseRelay {
             let (started_at, came) = (worker.cx.now(), self.body.received);
             let span = self.timeouts.wait_limit(started_at);
             let remaining = (rate > 0).then(|| response_rate.wait_left(rate).max(Duration::from_millis(1)));
-            let (body, conn, clock) = (&mut self.body, &self.conn, &self.timeouts);
-            conn.set_deadline([span, remaining].into_iter().flatten().min());
-            let step = poll_fn(|context| {
-                if let (Some(drain), Some(position)) = (&mut drain, body.events)
-                    && drain.poll_end(position, context).is_ready()
-                {
-                    body.end_early();
-                    return Poll::Ready(Ok(()));
-                }
-                body.poll_relay(conn, clock, reply, context)
-            })
-            .await;
+            let limit = [span, remaining].into_iter().flatten().min();
+            let upstream = (&self.conn, &self.timeouts);
+            let relaying = self
+                .body
+                .relay_some(upstream, limit, &mut client, &mut drain, reply);
+            let step = relaying.await;
             let waited = worker.cx.now().since(started_at);
             response_rate.record(waited, self.body.received - came);
             let is_late = remaining
                 .is_some_and(|remaining| waited >= remaining && span.is_none_or(|span| remaining < span));
             match step {
+                Err(Failure::Fault(Fault::BodyTimeout)) if client.has_ended => {
+                    client.abort();
+                    // Fails: the client has left.
+                    return flush_client(worker, req, reply, &mut contention).await;
+                }
                 Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
                     return Err(self.record_fault(worker, req, Fault::BodyTooSlow));
                 }

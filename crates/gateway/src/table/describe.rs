@@ -1,5 +1,6 @@
 //! Describes the steps of a rule in words, in the order in which they apply.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::model::{
@@ -8,6 +9,21 @@ use crate::model::{
     UpstreamProtocol, WeightedBackend,
 };
 use crate::policy;
+
+/// A size in the largest unit in which it is a whole number, as in configuration files.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+        let is_whole = |shift: u32| self.0 > 0 && self.0.trailing_zeros() >= shift;
+        match units.into_iter().find(|(shift, _)| is_whole(*shift)) {
+            Some((shift, unit)) => write!(f, "{}{unit}", self.0 >> shift),
+            None if self.0 == 1 => f.write_str("1 byte"),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
 
 /// Returns the steps of a rule in words, in order. Header values are omitted: they may be secrets.
 #[must_use]
@@ -21,9 +37,9 @@ pub fn describe_steps(rule: &Rule) -> Vec<String> {
         }
         Action::Redirect(redirect) => steps.push(self::describe_redirect(redirect)),
         Action::Respond(response) => steps.push(format!(
-            "respond {} with {} bytes",
+            "respond {} with {}",
             response.status,
-            response.body.0.len()
+            Size(response.body.0.len() as u64)
         )),
         Action::Files(files) => steps.push(format!("serve files from {}", files.root.display())),
         Action::Push(at) => steps.push(match &at.below {
@@ -42,8 +58,8 @@ pub fn describe_steps(rule: &Rule) -> Vec<String> {
             format!("{first} to {last}")
         };
         steps.push(format!(
-            "error page for {range_text}: {} bytes",
-            page.response.body.0.len()
+            "error page for {range_text}: {}",
+            Size(page.response.body.0.len() as u64)
         ));
     }
     steps
@@ -169,7 +185,7 @@ fn describe_injection(policy: &FaultInjection) -> String {
 
 fn describe_forward(steps: &mut Vec<String>, forward: &Forward) {
     if let Some(limit) = forward.body.request {
-        steps.push(format!("limit the request body to {limit} bytes"));
+        steps.push(format!("limit the request body to {}", Size(limit)));
     }
     for mirror in &forward.mirrors {
         let (part, of) = (mirror.share.part, mirror.share.of);
@@ -207,8 +223,8 @@ fn describe_forward(steps: &mut Vec<String>, forward: &Forward) {
         }
     }
     if timeouts.minimum_rate > 0 {
-        let rate = timeouts.minimum_rate;
-        steps.push(format!("minimum response rate {rate} bytes/s"));
+        let rate = Size(timeouts.minimum_rate.into());
+        steps.push(format!("minimum response rate {rate}/s"));
     }
 }
 
@@ -237,7 +253,7 @@ fn describe_authz(policy: &ExternalAuth) -> String {
     let open = if policy.fail_open { ", fail open" } else { "" };
     let body = match policy.body {
         0 => String::new(),
-        body => format!(" with up to {body} bytes of the body"),
+        body => format!(" with up to {} of the body", Size(body)),
     };
     let service = describe_target(&policy.upstream);
     let protocol = policy.grpc().map_or("", |_| " over gRPC");
@@ -334,3 +350,6 @@ fn describe_headers(steps: &mut Vec<String>, owner: &str, changes: &HeaderChange
         steps.push(format!("{verb} {owner} header `{}`", name.as_str()));
     }
 }
+
+#[cfg(test)]
+mod tests;

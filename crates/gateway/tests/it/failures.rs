@@ -27,6 +27,7 @@ on_every_backend! {
     a_client_that_leaves,
     a_client_that_closes_within_a_stream,
     a_client_that_shuts_down_its_side_before_the_response,
+    a_client_that_shuts_down_its_side_within_the_response,
     an_early_answer,
     error_pages,
     errors_of_the_upstream_are_replaced,
@@ -290,6 +291,7 @@ fn a_client_that_closes_within_a_stream(engine: Config) {
         "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n",
         "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n:\n\r\n",
         "Connection: close\r\n\r\nhi",
+        "Content-Length: 100\r\n\r\nhi",
     ] {
         let (sender, ended) = std::sync::mpsc::channel();
         let sender = std::sync::Mutex::new(sender);
@@ -307,6 +309,8 @@ fn a_client_that_closes_within_a_stream(engine: Config) {
         ended
             .recv_timeout(crate::support::PATIENCE)
             .expect("the upstream's connection ends");
+        // Without a length only a reset shows that the body is not complete.
+        assert_eq!(client.rest().1, End::Reset, "{head:?}");
         edge.server.shut_down();
     }
 }
@@ -328,6 +332,27 @@ fn a_client_that_shuts_down_its_side_before_the_response(engine: Config) {
     client.finish();
     sender.send(()).expect("the origin waits");
     client.answer().expect(200, "hi");
+    edge.server.shut_down();
+}
+
+/// The rest of the response is on its way.
+fn a_client_that_shuts_down_its_side_within_the_response(engine: Config) {
+    let (sender, finished) = std::sync::mpsc::channel();
+    let finished = std::sync::Mutex::new(finished);
+    let origin = Origin::new(move |mut peer| {
+        peer.request();
+        peer.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
+        finished.lock().expect("one").recv().expect("the test sends");
+        peer.send("1\r\n!\r\n0\r\n\r\n");
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    assert_eq!(client.head().status, 200);
+    client.finish();
+    sender.send(()).expect("the origin waits");
+    let chunks = std::iter::from_fn(|| client.chunk()).collect::<Vec<_>>();
+    assert_eq!(chunks.concat(), b"hi!");
     edge.server.shut_down();
 }
 

@@ -290,3 +290,48 @@ fn a_position_in_a_hole_is_covered_from_the_publication_below() {
         [0, 1, 2, 3]
     );
 }
+
+/// Number 4 of a log began the epoch: at 0 a client has missed as much as at 4.
+#[test]
+fn offset_0_recovers_while_all_publications_of_the_epoch_are_retained() {
+    let epoch = Epoch::new(7);
+    let mut history = History::new(epoch, KEEP);
+    history.raise_floor(4);
+    for number in [10, 20, 30] {
+        assert!(history.publish_at(number, number, 10, at(0)));
+    }
+    let numbers = |history: &mut History<u64>, offset, epoch| match history.recover(offset, epoch, 100, at(0))
+    {
+        Recovery::All(items) => Some(items.into_iter().map(|(offset, _)| offset).collect::<Vec<_>>()),
+        Recovery::Gap => None,
+    };
+    assert_eq!(
+        numbers(&mut history, 0, Some(epoch)),
+        None,
+        "the start is unknown"
+    );
+    assert_eq!(history.lowest_recoverable(), 4);
+    history.set_epoch_start(4);
+    assert_eq!(numbers(&mut history, 0, Some(epoch)), Some(vec![10, 20, 30]));
+    assert_eq!((history.lowest_recoverable(), history.covered_from(9)), (0, 0));
+    assert_eq!(numbers(&mut history, 0, None), None, "it may be of another epoch");
+    assert_eq!(numbers(&mut history, 0, Some(Epoch::new(8))), None);
+
+    assert!(history.publish_at(40, 40, 10, at(0)), "the first one is dropped");
+    assert_eq!(numbers(&mut history, 0, Some(epoch)), None);
+    assert_eq!(history.lowest_recoverable(), 10);
+
+    let other = Epoch::new(8);
+    history.start_epoch(other);
+    assert_eq!(
+        numbers(&mut history, 0, Some(other)),
+        None,
+        "its start is unknown"
+    );
+    history.set_epoch_start(40);
+    assert_eq!(
+        numbers(&mut history, 0, Some(other)),
+        Some(vec![]),
+        "those before are of another epoch"
+    );
+}

@@ -256,7 +256,8 @@ impl ClusterPort {
         }
     }
 
-    /// Delivers an event.
+    /// Delivers an event. [`ClusterPort::wake_workers`] must follow, once for several events: a worker that is woken for each of them
+    /// sleeps in between.
     ///
     /// # Errors
     /// The event: the worker's queue is full, or workers have not started.
@@ -271,7 +272,15 @@ impl ClusterPort {
             return Err(Box::new(event));
         }
         queue.enqueue_reserved(Inbound::Cluster(Box::new(event)));
-        queue.wake();
         Ok(())
+    }
+
+    /// Wakes the workers that have events.
+    pub fn wake_workers(&self) {
+        let queues = self.0.mesh.inbound_queues().unwrap_or_default();
+        queues
+            .iter()
+            .filter(|queue| !queue.is_empty())
+            .for_each(InboundQueue::wake);
     }
 }

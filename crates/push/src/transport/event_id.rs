@@ -151,8 +151,15 @@ impl Positions {
     }
 
     fn set_position(&mut self, channel: &str, subscribed: &SubscribeFields<'_>) -> bool {
+        if channel.is_empty() {
+            return false;
+        }
+        if subscribed.id != 0 {
+            // It may have been the number of another channel.
+            self.numbers.insert(subscribed.id, channel.to_owned());
+        }
         // Without an epoch there is no position to recover from.
-        if channel.is_empty() || subscribed.epoch.is_empty() {
+        if subscribed.epoch.is_empty() {
             return false;
         }
         let last = subscribed
@@ -164,9 +171,6 @@ impl Positions {
             epoch: subscribed.epoch.clone().into_owned(),
         };
         self.channels.insert(channel.to_owned(), position);
-        if subscribed.id != 0 {
-            self.numbers.insert(subscribed.id, channel.to_owned());
-        }
         true
     }
 }

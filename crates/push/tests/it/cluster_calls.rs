@@ -77,6 +77,7 @@ impl TestCluster {
 
     fn deliver(&self, node: usize, event: ClusterEvent) {
         self.nodes[node].port.deliver(event).expect("room in the queue");
+        self.nodes[node].port.wake_workers();
     }
 
     /// Passes requests on until the nodes have no more, for a few milliseconds of their time.

@@ -62,6 +62,7 @@ impl Node {
 
     fn deliver(&mut self, event: ClusterEvent) {
         self.port.deliver(event).expect("room in the queue");
+        self.port.wake_workers();
         self.client.advance(Duration::from_millis(1));
     }
 

@@ -72,7 +72,7 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
     /// As [`Replies::send`].
     pub async fn stream_without_rate_limit(&mut self) -> Result {
         self.open().await?;
-        self.reply.mark_unbounded();
+        self.reply.set_ended_by_handler();
         Ok(())
     }
 

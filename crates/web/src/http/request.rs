@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use ringmain_engine::Cx;
@@ -317,6 +318,22 @@ impl<'r> Request<'r> {
     #[must_use]
     pub fn expects_continue(&self) -> bool {
         self.exchange.is_some_and(Exchange::expects_continue)
+    }
+
+    /// Returns true if the client has sent its last byte: it has shut down its side of the connection, or closed it. Those that only shut
+    /// down their side still read the response. On HTTP/2 only of the connection as a whole.
+    #[must_use]
+    pub fn has_client_ended(&self) -> bool {
+        self.exchange.is_some_and(Exchange::has_client_ended)
+    }
+
+    /// As [`Request::has_client_ended`]; otherwise wakes the task of `context`, which must be that of the handler, when the client ends.
+    pub fn poll_client_ended(&self, context: &Context<'_>) -> Poll<()> {
+        match self.exchange {
+            Some(exchange) if exchange.has_client_ended() => Poll::Ready(()),
+            Some(exchange) => exchange.wait(context),
+            None => Poll::Pending,
+        }
     }
 
     /// Waits until the client of a request that [expects `100 Continue`](Request::expects_continue) sends its body, or until the

@@ -5,7 +5,7 @@
 use ringmain_wire::h1::{FieldBlock, Framing, ResponseEncoder, Version};
 
 use super::http2::StreamRef;
-use super::response_stream::{self, EventFraming, Outgoing, StreamBody};
+use super::response_stream::{self, Outgoing, StreamBody};
 use crate::http::error::{Error, Result};
 use crate::http::reply::{ContentKind, Reply};
 use crate::limits;
@@ -58,8 +58,7 @@ impl Reply<'_> {
         match framing {
             Framing::Length(length) => outgoing.length = Some(length),
             Framing::None => outgoing.bodiless = true,
-            // The body may have no end: a client that shuts down its side from here on has left.
-            Framing::Chunked | Framing::UntilClose => outgoing.exchange.events.set(Some(EventFraming::Never)),
+            Framing::Chunked | Framing::UntilClose => {}
         }
         self.start_stream()
     }

@@ -332,9 +332,10 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Marks a started response as one that lasts until its handler ends it or the client shuts down its side.
+    /// Lets a started response last until its handler ends it, also while the process shuts down. The handler is dropped when the client shuts
+    /// down its side.
     #[cfg(feature = "grpc")]
-    pub(crate) fn mark_unbounded(&mut self) {
+    pub(crate) fn set_ended_by_handler(&mut self) {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.exchange.events.set(Some(EventFraming::Never));
         }

@@ -123,8 +123,7 @@ impl Certificate {
 
 /// The name that a certificate in DER is known by: its first URI, such as a SPIFFE id, else its first DNS name, else its subject. `None`
 /// for other bytes.
-#[must_use]
-pub fn certificate_principal(der: &[u8]) -> Option<String> {
+pub(super) fn certificate_principal(der: &[u8]) -> Option<String> {
     let (_, parsed) = X509Certificate::from_der(der).ok()?;
     let names = parsed.subject_alternative_name().ok().flatten();
     let names = names.map_or(&[][..], |names| &names.value.general_names);

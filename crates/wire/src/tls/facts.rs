@@ -1,8 +1,11 @@
 //! What a handshake agreed on. Owns the form in which it is told; agrees on nothing itself.
 
+use std::sync::OnceLock;
+
 use rustls::pki_types::CertificateDer;
 use rustls::{CommonState, HandshakeKind};
 
+use super::certificate::certificate_principal;
 use super::version::Version;
 
 /// What was agreed on, once the handshake is over.
@@ -25,6 +28,7 @@ pub struct Facts {
     /// The same of a client whose certificate is not valid, which
     /// [`ClientCertificates::Unchecked`](super::ClientCertificates::Unchecked) admits: they prove nothing.
     pub unverified_certificates: Vec<Vec<u8>>,
+    principal: OnceLock<Option<Box<str>>>,
 }
 
 impl Facts {
@@ -44,6 +48,15 @@ impl Facts {
                 .map(|one: &CertificateDer<'_>| one.to_vec())
                 .collect(),
             unverified_certificates: Vec::new(),
+            principal: OnceLock::new(),
         })
+    }
+
+    /// Returns the name that the peer's certificate is known by: its first URI, such as a SPIFFE ID, else its first DNS name, else its
+    /// subject. `None` without a valid certificate. The certificate is parsed at the first call.
+    #[must_use]
+    pub fn peer_principal(&self) -> Option<&str> {
+        let parse = || certificate_principal(self.peer_certificates.first()?).map(String::into_boxed_str);
+        self.principal.get_or_init(parse).as_deref()
     }
 }

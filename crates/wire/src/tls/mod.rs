@@ -45,7 +45,7 @@ mod tickets;
 mod traffic;
 mod version;
 
-pub use certificate::{Certificate, certificate_principal};
+pub use certificate::Certificate;
 pub use client::{BadName, Client, ClientSettings, PeerName, RESUMABLE_SERVERS, Trust};
 pub use clock::Clock;
 pub use facts::Facts;

@@ -80,7 +80,7 @@ impl Reader {
                 part.firsts.clear();
                 part.has_life_entry = true;
                 part.life = Some((life.life, life.binding));
-                self.floor = number;
+                (self.floor, self.life_start) = (number, number);
             }
             Ok(Entry::Beat { beat, .. }) if part.life.is_none() && beat.seen >= self.floor => {
                 part.life = Some((beat.life, beat.binding));

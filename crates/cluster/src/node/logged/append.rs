@@ -193,7 +193,7 @@ impl Node {
                 return;
             };
             let life = log.appends.get(&id).and_then(|append| append.life);
-            let is_current = followed.reader.life() == life;
+            let is_current = followed.reader.life() == life && followed.rollback.is_none();
             let position = followed.reader.position_in_life(number).filter(|_| is_current);
             log.repeats.remove(&(partition, number, id));
             log.counts.repeated += 1;
@@ -250,7 +250,11 @@ impl Node {
         }
         let append = self.log.as_ref().and_then(|log| log.appends.get(&id.append));
         if let Some(AppendKind::Repetition { first, .. }) = append.map(|append| &append.kind) {
-            let first = *first;
+            let life = self
+                .followed(partition)
+                .filter(|followed| followed.rollback.is_none());
+            let life = life.and_then(|followed| followed.reader.life()).map(Life::epoch);
+            let first = first.filter(|first| Some(first.epoch) == life);
             return self.finish_read(id, first);
         }
         let Some(append) = self.remove_append(id.append) else {

@@ -76,7 +76,9 @@ impl Node {
             }
             let (number, is_readable) = (record.number, record.entry.is_ok());
             let read = followed.reader.read(record, now_ms);
-            let position = followed.reader.position_at(number);
+            // What was read so far belongs to the life before the rollback, and a new one begins above it.
+            let is_kept = followed.rollback.is_none();
+            let position = followed.reader.position_at(number).filter(|_| is_kept);
             if let Some(log) = &mut self.log {
                 log.counts.records += 1;
                 log.counts.unreadable += u64::from(!is_readable);
@@ -91,7 +93,7 @@ impl Node {
                     if let Some(log) = &mut self.log {
                         log.counts.repeated += 1;
                     }
-                    self.finish_read(id, first);
+                    self.finish_read(id, first.filter(|_| is_kept));
                 }
                 Read::Publication { id, publish, age, .. } => {
                     if position.is_some() || !self.has_history(&publish.channel) {

@@ -86,6 +86,7 @@ impl Node {
 
     /// Brings the position of a channel up to that of its log.
     pub(in crate::node) fn refresh_history(&mut self, channel: &str) {
+        let assumes_start = self.has_planted(Mutation::AssumedStart);
         let Some(log) = &self.log else { return };
         let partition = partition_of(channel, log.options.partitions);
         let Some(followed) = log.followed.get(&partition) else {
@@ -99,6 +100,9 @@ impl Node {
             }) = self.owned.get_mut(channel)
         {
             followed.reader.refresh(history, mark);
+            if assumes_start {
+                history.set_epoch_start(history.floor());
+            }
         }
     }
 
@@ -219,12 +223,16 @@ impl Node {
         let Some(followed) = self.followed(partition) else {
             return;
         };
-        let (life, floor) = (followed.reader.life(), followed.reader.floor());
+        let reader = &followed.reader;
+        let (life, floor, start) = (reader.life(), reader.floor(), reader.life_start());
         for channel in self.served_channels(partition) {
             let owned = self.owned.get_mut(&channel);
             if let (Some(owned), Some(life)) = (owned, life) {
                 owned.raise_log_floor(floor);
                 owned.start_epoch(life.epoch());
+                if let Some(history) = &mut owned.history {
+                    history.set_epoch_start(start);
+                }
             }
             self.send_state_to_all(&channel, now);
         }

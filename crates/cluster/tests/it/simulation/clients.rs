@@ -177,6 +177,7 @@ impl Client {
         }
         self.ahead_since = None;
         self.is_waiting = false;
+        shard.check_from_zero(&self.channel, oracle, now)?;
         let Some(before) = self.position else {
             self.position = Some(top);
             return Ok(());
@@ -228,6 +229,26 @@ impl Shard {
 
     pub(super) fn is_synced(&self) -> bool {
         self.is_synced
+    }
+
+    /// Checks that a client at offset 0 of the epoch recovers only if it has all publications of the epoch then.
+    fn check_from_zero(&mut self, channel: &Arc<str>, oracle: &Oracle, now: Duration) -> Result<(), String> {
+        let StreamPosition { offset: top, epoch } = self.history.position();
+        let Recovery::All(items) = self.history.recover(0, Some(epoch), 1000, now) else {
+            return Ok(());
+        };
+        let mut before = StreamPosition { offset: 0, epoch };
+        let offsets = items.into_iter().map(|(offset, _)| offset);
+        for offset in offsets.chain([top + 1]) {
+            if let Some(missed) = oracle.missed(channel, before, offset) {
+                let after = before.offset;
+                return Err(format!(
+                    "a client of {channel} at 0 recovered {offset} after {after} of {epoch} without {missed}"
+                ));
+            }
+            before.offset = offset;
+        }
+        Ok(())
     }
 
     /// Applies a state. Clients that must be told of a gap subscribe again.

@@ -497,12 +497,14 @@ impl MemoryLog {
         self.streams[index].lags_until = now + time;
     }
 
-    /// Retention deletes old records.
+    /// Retention deletes old records, none with an idempotency key: a configuration whose retention is shorter than keys are remembered is
+    /// refused.
     pub(super) fn trim(&mut self, age: Duration, now: Duration) {
         let before = millis(now.saturating_sub(age));
         for stream in &mut self.streams {
             while let Some(stored) = stream.records.front()
                 && stored.time_ms < before
+                && stored.key.is_none()
             {
                 stream.first = stored.number + 1;
                 stream.records.pop_front();

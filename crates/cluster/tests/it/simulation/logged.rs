@@ -86,6 +86,7 @@ fn planted_faults_of_logs_are_found() {
         Mutation::DeliveredDoubles,
         Mutation::ForgottenCredit,
         Mutation::ReusedLife,
+        Mutation::AssumedStart,
     ] {
         let found = (0..200).find_map(|seed| run(seed, Some(mutation)).err().map(|broken| (seed, broken)));
         let (seed, broken) = found.unwrap_or_else(|| panic!("{mutation:?} was not found"));

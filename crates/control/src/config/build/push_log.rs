@@ -77,7 +77,8 @@ impl Builder<'_> {
         })
     }
 
-    /// Reports a log that is shorter than the history of a namespace.
+    /// Reports a log that is shorter than the history of a namespace, or than idempotency keys are remembered: a node that begins to read it
+    /// would not know all of these.
     fn check_log_retention(&self, retention: Duration, position: FilePosition, push: &model::Push) {
         let named = push
             .namespaces
@@ -100,6 +101,10 @@ impl Builder<'_> {
             _ if retention < LEAST_RETENTION => {
                 format!("a `retention` of the log of at least {LEAST_RETENTION:?}")
             }
+            _ if retention < push.keys_remembered => format!(
+                "a `retention` of the log of at least {:?}, which is `push.limits.idempotency`: raise the one, or lower the other",
+                push.keys_remembered
+            ),
             _ => return,
         };
         self.errors.report(position, expected, format!("{retention:?}"));

@@ -129,6 +129,10 @@ fn invalid_logs_are_reported() {
             "expected a `retention` of the log of at least 60s, found 59s",
         ),
         (
+            "{redis: {servers: 'a:1'}, retention: 299s}",
+            "expected a `retention` of the log of at least 300s, which is `push.limits.idempotency`: raise the one, or lower the other, found 299s",
+        ),
+        (
             "{jetstream: {servers: 'nats://a', stream: 'a.b'}}",
             "expected a name of 1 to 200 letters, digits and the characters -_, found `a.b`",
         ),

@@ -11,7 +11,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Addr;
 use ringmain_wire::h1::{Framing, Version};
-use ringmain_wire::tls::certificate_principal;
 
 use super::super::{Cleared, PolicyInput};
 use super::ExternalAuthz;
@@ -71,9 +70,11 @@ fn source(check: &GrpcCheck, at: &PolicyInput<'_, '_>) -> AttributePeer {
     let certificate = facts.as_ref().and_then(|facts| facts.peer_certificates.first());
     AttributePeer {
         address,
-        principal: certificate
-            .and_then(|der| certificate_principal(der))
-            .unwrap_or_default(),
+        principal: facts
+            .as_ref()
+            .and_then(|facts| facts.peer_principal())
+            .unwrap_or_default()
+            .to_owned(),
         certificate: match certificate.filter(|_| check.certificate) {
             Some(der) => escaped_pem(der),
             None => String::new(),

@@ -59,6 +59,17 @@ fn publications_with_a_number_change_the_position_of_its_channel() {
 }
 
 #[test]
+fn a_number_is_that_of_its_last_channel_even_without_a_position() {
+    let found = ids(&[
+        r#"{"push":{"channel":"a","subscribe":{"id":3,"offset":1,"epoch":"e"}}}"#,
+        r#"{"push":{"channel":"b","subscribe":{"id":3}}}"#,
+        r#"{"push":{"id":3,"pub":{"offset":9,"data":{}}}}"#,
+        r#"{"push":{"channel":"a","pub":{"offset":2,"data":{}}}}"#,
+    ]);
+    assert_eq!(found, ["id: a=1.e\n", "", "", "id: a=2.e\n"]);
+}
+
+#[test]
 fn positions_that_are_too_long_remove_the_id() {
     let long = "x".repeat(limits::EVENT_ID_BYTES);
     let subscribed = format!(r#"{{"push":{{"channel":"{long}","subscribe":{{"epoch":"e"}}}}}}"#);

@@ -124,3 +124,24 @@ fn rule_7_sessions_of_versions_and_suites_that_are_not_spoken_are_not_admitted()
     world.server.minimum_version = Version::Tls13;
     assert!(!world.build_server().admits(facts));
 }
+
+/// A policy queries it for each request of a connection.
+#[test]
+fn the_principal_of_a_certificate_is_parsed_once() {
+    let mut world = World::new();
+    world.server.client_certificates = ClientCertificates::Unchecked(world.authority.bundle());
+    let principal_of = |world: &World| {
+        let pair = world.pair();
+        let facts = pair.server.session.shared_facts().expect("established");
+        let principals = [facts.peer_principal(), facts.peer_principal()];
+        let [first, second] =
+            principals.map(|principal| principal.map(|text| (text.as_ptr(), text.to_owned())));
+        assert_eq!(first, second);
+        first.map(|(_, text)| text)
+    };
+    assert_eq!(principal_of(&world), None, "no certificate");
+    world.client.certificate = Some(world.authority.issue(&["client.example", "other.example"]));
+    assert_eq!(principal_of(&world).as_deref(), Some("client.example"));
+    world.client.certificate = Some(Authority::new("Other").issue(&["client.example"]));
+    assert_eq!(principal_of(&world), None, "it proves nothing");
+}
