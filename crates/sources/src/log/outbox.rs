@@ -172,7 +172,7 @@ impl Outbox {
         }
     }
 
-    /// Drops what is too old to count. Called at an interval.
+    /// Drops answers that are too old to count. Called at an interval.
     pub(super) fn expire(&mut self) {
         let now = clock::monotonic();
         self.answers
@@ -245,8 +245,8 @@ impl Outbox {
     }
 }
 
-/// The texts that were logged within an interval. Each is logged once in it, and [`limits::LOG_LINES`] of them; further ones are counted, and
-/// their number is logged at the end of the interval.
+/// The texts that were logged within an interval: each once, and at most [`limits::LOG_LINES`]. Further ones are counted, and their number is
+/// logged at the end of the interval.
 #[derive(Debug, Default)]
 struct Lines {
     since: Duration,
@@ -271,7 +271,7 @@ impl Lines {
         true
     }
 
-    /// Begins the next interval if this one is over. Returns the number of texts that were left out, if there were any.
+    /// Begins the next interval if this one has ended. Returns the number of texts that were left out, if there were any.
     fn expire(&mut self, now: Duration) -> Option<u64> {
         if now.saturating_sub(self.since) < limits::LOG_INTERVAL {
             return None;

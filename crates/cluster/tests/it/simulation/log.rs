@@ -3,6 +3,8 @@
 //!
 //! Entries are folded as they are appended ([`Fold`]), without the reader of the node: the publications of each life by channel.
 
+mod fold;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -11,10 +13,11 @@ use std::time::Duration;
 
 use ringmain_cluster::limits::{LOG_APPEND_TIMEOUT, LOG_BATCH_RECORDS};
 use ringmain_cluster::log::{
-    Append, AppendOutcome, Binding, Entry, FollowFrom, Health, Life, LogEvent, LogRequest, Opened, Partition,
-    Record,
+    Append, AppendOutcome, Binding, FollowFrom, Health, LogEvent, LogRequest, Opened, Partition, Record,
 };
-use ringmain_hub::history::{Epoch, StreamPosition};
+
+pub(super) use self::fold::Fold;
+use self::fold::PartitionFold;
 
 /// The numbers that a log gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,41 +56,6 @@ struct Stream {
     first: u64,
     lags_until: Duration,
     fold: PartitionFold,
-}
-
-/// The fold of one partition.
-#[derive(Debug, Default)]
-struct PartitionFold {
-    life: Option<(Life, Binding)>,
-    /// The records were shortened, and no life has begun since.
-    awaits_life: bool,
-    keys: BTreeMap<(Arc<str>, Box<str>), (u64, i64)>,
-}
-
-/// The publications of each life, by channel, and their numbers.
-#[derive(Debug, Default)]
-pub(super) struct Fold {
-    publications: BTreeMap<(Arc<str>, Epoch), BTreeMap<u64, Vec<u8>>>,
-}
-
-impl Fold {
-    /// Forgets the publications that were checked.
-    pub(super) fn clear(&mut self) {
-        self.publications.clear();
-    }
-
-    /// Returns the first publication of a channel between a position and a number, both excluded.
-    pub(super) fn between(&self, channel: &Arc<str>, from: StreamPosition, to: u64) -> Option<u64> {
-        let publications = self.publications.get(&(Arc::clone(channel), from.epoch))?;
-        let mut between = publications.range(from.offset + 1..to);
-        between.next().map(|(number, _)| *number)
-    }
-
-    /// Returns the data of a publication.
-    pub(super) fn data(&self, channel: &Arc<str>, position: StreamPosition) -> Option<&[u8]> {
-        let publications = self.publications.get(&(Arc::clone(channel), position.epoch))?;
-        publications.get(&position.offset).map(Vec::as_slice)
-    }
 }
 
 /// The connection of a node to the log.
@@ -591,49 +559,5 @@ impl MemoryLog {
 impl Stored {
     fn record(&self) -> Record {
         Record::read(self.number, self.time_ms, &self.append.entry)
-    }
-}
-
-impl Stream {
-    /// Adds a record to the publications of its life.
-    fn fold(&mut self, fold: &mut Fold, stored: &Stored, binding: Binding) {
-        match Entry::decode(&stored.append.entry).expect("an entry") {
-            Entry::Life { life, .. } => {
-                self.fold.life = Some((life.life, life.binding));
-                self.fold.awaits_life = false;
-                self.fold.keys.clear();
-            }
-            Entry::Beat { .. } => {}
-            Entry::Publication { publish, .. } => {
-                if let Some(idempotency) = publish.options.idempotency {
-                    let key = (Arc::clone(&publish.channel), idempotency.key);
-                    let window = idempotency.window.as_millis() as i64;
-                    let first = self.fold.keys.get(&key);
-                    if first.is_some_and(|(_, at)| stored.time_ms - at < window) {
-                        return;
-                    }
-                    self.fold.keys.insert(key, (stored.number, stored.time_ms));
-                }
-                let Some((life, bound)) = self.fold.life else {
-                    return;
-                };
-                if bound != binding || self.fold.awaits_life {
-                    // In no life.
-                    return;
-                }
-                let of_channel = fold
-                    .publications
-                    .entry((publish.channel, life.epoch()))
-                    .or_default();
-                of_channel.insert(stored.number, publish.published.data.to_vec());
-            }
-        }
-    }
-
-    /// Forgets the keys of records that were taken back.
-    fn refold(&mut self, is_shortened: bool) {
-        let end = self.records.back().map_or(0, |stored| stored.number);
-        self.fold.keys.retain(|_, (number, _)| *number <= end);
-        self.fold.awaits_life |= is_shortened;
     }
 }

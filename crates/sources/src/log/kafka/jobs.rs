@@ -272,7 +272,7 @@ pub(super) struct Checked {
     pub(super) partition: Partition,
     /// `None`: the topic was deleted.
     pub(super) binding: Result<Option<Binding>, Failure>,
-    /// Whether the leader of the partition has responded.
+    /// The response of the partition's leader.
     pub(super) leader: Result<(), Failure>,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Group {
     base: Option<(EntryId, u32)>,
     pending: Vec<Sent>,
     pub(super) done: Vec<(Queued, Outcome)>,
-    /// What was found from `base` on. `None`: not all of it.
+    /// The entries from `base` on. `None`: there are more, or they could not be read.
     check: Option<Vec<StreamEntry>>,
     /// An identifier was taken by another node.
     pub(super) has_met_others: bool,

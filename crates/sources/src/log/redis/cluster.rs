@@ -232,7 +232,7 @@ struct Masters<'a> {
 }
 
 impl Masters<'_> {
-    /// Returns whether one of them has this run ID. `control`: a node of the cluster.
+    /// Returns whether a master has this run ID. `control`: a node of the cluster.
     async fn have(&mut self, control: &mut MultiplexedConnection, run_id: &str) -> bool {
         if self.run_ids.is_none() {
             self.run_ids = Some(self.query(control).await);
@@ -374,7 +374,7 @@ mod tests {
     use ringmain_cluster::log::{Binding, Partition};
 
     use super::{Slots, masters_of, retained_binding};
-    use crate::log::redis::partitions::{Asked, Search};
+    use crate::log::redis::partitions::{AskedNode, Search};
 
     #[test]
     fn a_node_that_was_asked_retains_the_binding_unless_it_has_started_again() {
@@ -382,7 +382,7 @@ mod tests {
             partition: Partition(1),
             stream: "s".to_owned(),
             asked: Some((
-                Asked {
+                AskedNode {
                     address: "b:1".into(),
                     run_id: run_id.map(Arc::from),
                 },

@@ -24,9 +24,9 @@ pub(super) struct PartitionState {
     /// The binding that it had at its last server.
     pub(super) binding: Option<Binding>,
     /// The node that the slot moves to: it has the partition, and all commands for it are behind `ASKING`.
-    pub(super) asked: Option<Asked>,
+    pub(super) asked: Option<AskedNode>,
     /// The last one, until the move is complete: it may be unreachable meanwhile.
-    last_asked: Option<Asked>,
+    last_asked: Option<AskedNode>,
     /// Appends are in flight: those behind them wait, as they may be executed at another server now.
     pub(super) is_appending: bool,
     /// No server can execute an append with a key at the moment: it waits with those behind it until it is sent again.
@@ -35,7 +35,7 @@ pub(super) struct PartitionState {
 
 /// The node that a slot moves to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct AskedNode {
     pub(super) address: Arc<str>,
     /// Its run ID when it was first connected for the partition: with another one it has lost entries.
     pub(super) run_id: Option<Arc<str>>,
@@ -53,7 +53,7 @@ pub(super) struct Search {
     pub(super) partition: Partition,
     pub(super) stream: String,
     /// The node that the slot moves to, and the binding that the partition retains there.
-    pub(super) asked: Option<(Asked, Binding)>,
+    pub(super) asked: Option<(AskedNode, Binding)>,
 }
 
 impl Search {
@@ -315,7 +315,7 @@ impl Partitions {
         state.server = Some(server);
         state.binding = Some(binding);
         if let Some(before) = state.asked.take() {
-            state.asked = asked.map(|run_id| Asked {
+            state.asked = asked.map(|run_id| AskedNode {
                 run_id: Some(run_id),
                 ..before
             });
@@ -330,7 +330,7 @@ impl Partitions {
         (state.server, state.is_held) = (None, false);
         state.asked = asked.map(|address| match &state.last_asked {
             Some(last) if *last.address == *address => last.clone(),
-            _ => Asked {
+            _ => AskedNode {
                 address: address.into(),
                 run_id: None,
             },
@@ -363,7 +363,7 @@ mod tests {
 
     use ringmain_cluster::log::{Binding, FollowFrom, Partition};
 
-    use super::{Advance, Asked, Partitions, Placement, Position};
+    use super::{Advance, AskedNode, Partitions, Placement, Position};
     use crate::log::redis::ServerId;
     use crate::log::redis::jobs::ReadStream;
     use crate::log::redis::number::unpack;
@@ -475,7 +475,7 @@ mod tests {
             found.into_iter().find(|search| search.partition == ONE)
         };
         let asked = |run_id: Option<&str>| {
-            let asked = Asked {
+            let asked = AskedNode {
                 address: "b:1".into(),
                 run_id: run_id.map(Arc::from),
             };

@@ -7,6 +7,7 @@ use ringmain_cluster::log::{Binding, FollowFrom, Opened, Record};
 
 use super::number::{pack, unpack};
 use super::server::BLOCK;
+use super::sole::CHECK_INTERVAL;
 use crate::limits;
 use crate::log::follows::Opening;
 use crate::redis::EntryId;
@@ -338,6 +339,8 @@ pub(super) fn opened_event(opening: &Opening, binding: Binding, ends: &Ends, now
     let requested = match opening.from {
         FollowFrom::Number(number) => number,
         FollowFrom::Recent(time) => {
+            // The time of an entry may be earlier than that of its append.
+            let time = time + CHECK_INTERVAL;
             let millis = now_ms.unsigned_abs().saturating_sub(time.as_millis() as u64);
             // The clock of a server may be behind the newest entry, and another server's behind this one's.
             let recent = pack(EntryId { millis, sequence: 0 }).unwrap_or(0);
@@ -364,6 +367,7 @@ mod tests {
     use crate::limits::{LOG_READ_BYTES, LOG_READ_RECORDS};
     use crate::log::follows::Opening;
     use crate::log::redis::number::{SEQUENCES, unpack};
+    use crate::log::redis::sole::CHECK_INTERVAL;
     use crate::redis::EntryId;
 
     fn bulk(text: &str) -> Value {
@@ -448,9 +452,11 @@ mod tests {
 
     #[test]
     fn recent_records_begin_directly_above_the_newest_one_at_the_latest() {
+        let interval = CHECK_INTERVAL.as_millis() as u64;
+        let newest = (9 + interval) * SEQUENCES;
         let ends = Ends {
             first: Some(unpack(5)),
-            last: unpack(9 * SEQUENCES),
+            last: unpack(newest),
         };
         let opened = |from, now_ms: u64| {
             let opening = Opening {
@@ -461,10 +467,10 @@ mod tests {
             opened_event(&opening, Binding(3), &ends, now_ms as i64).from
         };
         let recent = FollowFrom::Recent(Duration::from_millis(2));
-        let now_ms = unpack(8 * SEQUENCES).millis;
+        let now_ms = unpack((8 + interval) * SEQUENCES).millis;
         assert_eq!(opened(recent, now_ms), 6 * SEQUENCES);
         // The newest entry is older, and the next one may be of a server whose clock is behind.
-        assert_eq!(opened(recent, now_ms + 60_000), 9 * SEQUENCES + 1);
+        assert_eq!(opened(recent, now_ms + 60_000), newest + 1);
         assert_eq!(opened(recent, 0), 5);
         assert_eq!(opened(FollowFrom::Number(20 * SEQUENCES), now_ms), 20 * SEQUENCES);
     }

@@ -31,7 +31,7 @@ pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 pub(super) enum Plan {
     /// The server chooses identifiers. The partition is read.
     Chosen,
-    /// The server chooses identifiers, and what is behind the last entry is read with them.
+    /// The server chooses identifiers, and the entries behind the last one are read with those of the batch.
     Checked,
     /// The first one has this identifier, and the others those behind it.
     Behind(EntryId),
@@ -53,7 +53,7 @@ impl Sole {
         self.is_sole
     }
 
-    /// Returns the way to append so many entries behind the last one. `have_keys`: some of them may be in the log already.
+    /// Returns the way to append so many entries behind the last one. `have_keys`: some may be in the log already.
     pub(super) fn plan(&self, last: EntryId, count: usize, have_keys: bool, now: Duration) -> Plan {
         let is_check_due = self
             .checked_at

@@ -73,7 +73,7 @@ fn entries_of_another_node_arrive_with_the_next_own_one_and_are_read_then() {
     let (mut node, mut content) = sole(&redis, engine(&redis));
     let mut other = Node::new(engine(&redis));
     let mut expected = all(0..content);
-    // Behind the last one, and several of them.
+    // Two entries, directly behind the last one.
     other.append_until_done(0, 100_000);
     other.append_until_done(0, 100_001);
     node.append_all(0, content..content + 3);
