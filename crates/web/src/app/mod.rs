@@ -38,7 +38,7 @@ use crate::server::fast_path::{AbortHandle, FastPath, Responder};
 use crate::server::preamble::Preamble;
 use crate::server::{Server, StartedWorker};
 use crate::stats::Stats;
-use crate::ws::{AsyncSocketHandler, Socket, WsOptions, WsStream};
+use crate::ws::{AsyncSocketHandler, IntoSession, Socket, WsOptions, WsStream};
 
 /// An HTTP application: routes, hooks around them, and state.
 ///
@@ -516,7 +516,7 @@ macro_rules! routes {
                 options: &WsOptions,
                 open: impl Fn(&Request<'_>) -> Result<S> + Send + Sync + 'static,
             ) -> Self {
-                let maker = move |request: &Request<'_>| open(request).map(|it| Box::new(it) as Box<dyn Socket>);
+                let maker = move |request: &Request<'_>| open(request).map(|it| Box::new(it) as Box<dyn IntoSession>);
                 self.scope.add_socket(pattern, options, Box::new(maker));
                 self
             }

@@ -21,7 +21,7 @@ pub use self::frame::WsFrame;
 pub use self::options::WsOptions;
 pub(crate) use self::options::{SocketFactory, Upgrade, WsRoute};
 pub use self::sender::Ws;
-pub(crate) use self::session::WsSession;
+pub(crate) use self::session::{IntoSession, WsSession};
 pub(crate) use self::stream::AsyncSocketHandler;
 pub use self::stream::{OwnedMessage, WsStream};
 pub(crate) use self::transport::WsTransport;

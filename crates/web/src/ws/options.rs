@@ -8,7 +8,7 @@ use ringmain_wire::ws::{
 
 use super::allowed_origins::Origins;
 use super::transport::WsTransport;
-use super::{Socket, Ws, WsSession, WsWorkerState};
+use super::{IntoSession, Ws, WsSession, WsWorkerState};
 use crate::http::error::{Error, Result};
 use crate::http::reply::Reply;
 use crate::http::request::Request;
@@ -79,7 +79,7 @@ impl WsOptions {
 }
 
 /// Creates a route's socket for a request.
-pub(crate) type SocketFactory = dyn Fn(&Request<'_>) -> Result<Box<dyn Socket>> + Send + Sync;
+pub(crate) type SocketFactory = dyn Fn(&Request<'_>) -> Result<Box<dyn IntoSession>> + Send + Sync;
 
 /// Validated settings.
 pub(crate) struct WsRoute {
@@ -92,7 +92,7 @@ pub(crate) struct WsRoute {
 /// A request that becomes a socket.
 pub(crate) struct Upgrade {
     pub(crate) acceptance: Acceptance<'static>,
-    socket: Box<dyn Socket>,
+    socket: Box<dyn IntoSession>,
 }
 
 impl WsRoute {
@@ -159,7 +159,7 @@ impl Upgrade {
     pub(crate) fn into_session(self, sockets: &Rc<WsWorkerState>, transport: WsTransport) -> Box<WsSession> {
         let deflation = self.acceptance.deflation();
         let ws = Ws::new(sockets, transport, self.acceptance.protocol, deflation);
-        Box::new(WsSession::new(ws, self.socket))
+        self.socket.into_session(ws)
     }
 }
 

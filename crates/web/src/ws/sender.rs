@@ -284,6 +284,11 @@ impl Ws {
         self.0.refill(&mut self.0.sending.borrow_mut());
     }
 
+    /// Returns whether [`Ws::mark_closed`] was called.
+    pub(super) fn is_marked_closed(&self) -> bool {
+        self.0.phase.get() == SendPhase::Closed
+    }
+
     /// Marks the socket as closed: further calls have no effect.
     pub(super) fn mark_closed(&self) {
         if self.0.phase.replace(SendPhase::Closed) != SendPhase::Closed {

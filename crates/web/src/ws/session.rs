@@ -32,9 +32,8 @@ use crate::limits;
 use crate::server::response;
 
 /// See the module.
-pub(crate) struct WsSession {
+pub(crate) struct WsSession<S: ?Sized = dyn Socket> {
     ws: Ws,
-    socket: Box<dyn Socket>,
     /// The state of the decoder while `active` has none.
     compact: Resting,
     /// Present while a message is incomplete, or an inflater has its context.
@@ -48,12 +47,13 @@ pub(crate) struct WsSession {
     /// The time of the last check of the client's progress, and the bytes that it had taken by then.
     last_progress_check: Time,
     bytes_taken: u64,
-    close_notified: bool,
+    /// The application's part, in the same allocation.
+    socket: S,
 }
 
 const _: () = assert!(
-    size_of::<WsSession>() <= 96,
-    "an idle socket is this, beside the connection, the sending half and the application's own"
+    size_of::<WsSession<()>>() <= 72,
+    "an idle socket is this with the application's own part, beside the connection and the sending half"
 );
 
 /// The decoding state of an active socket.
@@ -117,23 +117,45 @@ fn release_inflater(ws: &Ws, inflater: Box<Inflater>) {
     sockets.release_inflater(inflater);
 }
 
-impl WsSession {
-    pub(super) fn new(ws: Ws, socket: Box<dyn Socket>) -> WsSession {
+/// A socket of an application, before the client is notified of the upgrade.
+pub(crate) trait IntoSession {
+    /// Creates the session of the socket.
+    fn into_session(self: Box<Self>, ws: Ws) -> Box<WsSession>;
+}
+
+impl<S: Socket> IntoSession for S {
+    fn into_session(self: Box<Self>, ws: Ws) -> Box<WsSession> {
         let sockets = ws.sockets();
         let now = sockets.cx.now();
         sockets.stats.socket_opened();
-        WsSession {
+        Box::new(WsSession {
             compact: Resting::new(&sockets.frame_limits()),
             active: None,
             ws,
-            socket,
             last_activity: now,
             control_budget_refilled_at: now,
             ping_sent_at: Time::NEVER,
             last_progress_check: now,
             bytes_taken: 0,
-            close_notified: false,
+            socket: *self,
+        })
+    }
+}
+
+impl<S: ?Sized> WsSession<S> {
+    /// Releases the state borrowed for an incomplete message.
+    fn release_partial(&mut self) {
+        if let Some(mut active) = self.active.take() {
+            active.release_partial(&self.ws);
+            self.ws.sockets().release_decoder(active);
         }
+    }
+}
+
+impl WsSession {
+    /// Returns true once the application was notified of the end.
+    fn is_close_notified(&self) -> bool {
+        self.ws.is_marked_closed()
     }
 
     /// Called when the 101 was sent.
@@ -169,19 +191,19 @@ impl WsSession {
                 Event::Pong(_) => {}
                 Event::Close(close) => self.on_client_close(close),
             }
-            if self.close_notified || self.is_blocked() {
+            if self.is_close_notified() || self.is_blocked() {
                 break;
             }
         }
         if let Some(idle) = inflater {
-            if active.decoder.keeps_inflater() && !self.close_notified {
+            if active.decoder.keeps_inflater() && !self.is_close_notified() {
                 active.inflater = Some(idle);
             } else {
                 release_inflater(&self.ws, idle);
             }
         }
         self.retain_decoder(active);
-        if self.close_notified { input.len() } else { at }
+        if self.is_close_notified() { input.len() } else { at }
     }
 
     /// Restores the decoder into state borrowed from the worker.
@@ -194,7 +216,7 @@ impl WsSession {
 
     /// Retains the state that is needed when more arrives.
     fn retain_decoder(&mut self, mut active: Box<ActiveDecoder>) {
-        if self.close_notified {
+        if self.is_close_notified() {
             active.release_partial(&self.ws);
         } else if let Some(compact) = active.compact_state() {
             self.compact = compact;
@@ -272,7 +294,7 @@ impl WsSession {
 
     /// Calls the application; an error or a panic closes the socket.
     fn call_socket(&mut self, call: impl FnOnce(&mut dyn Socket, &Ws) -> Result) {
-        let (socket, ws) = (&mut *self.socket, &self.ws);
+        let (socket, ws) = (&mut self.socket, &self.ws);
         let outcome = catch_unwind(AssertUnwindSafe(|| call(socket, ws)));
         if let Err(error) = outcome.unwrap_or_else(|panic| Err(response::panicked(&*panic))) {
             super::stream::close_for(ws, &error);
@@ -309,23 +331,15 @@ impl WsSession {
 
     /// Notifies the application of the end, once.
     fn notify_closed(&mut self, closed: &Closed<'_>) {
-        if std::mem::replace(&mut self.close_notified, true) {
+        if self.is_close_notified() {
             return;
         }
         self.ws.sockets().stats.socket_closed();
         self.ws.mark_closed();
         self.release_partial();
-        let socket = &mut *self.socket;
+        let socket = &mut self.socket;
         if catch_unwind(AssertUnwindSafe(|| socket.closed(closed))).is_err() {
             log::error!("{:?}: `Socket::closed` panicked", self.ws);
-        }
-    }
-
-    /// Releases the state borrowed for an incomplete message.
-    fn release_partial(&mut self) {
-        if let Some(mut active) = self.active.take() {
-            active.release_partial(&self.ws);
-            self.ws.sockets().release_decoder(active);
         }
     }
 
@@ -337,13 +351,13 @@ impl WsSession {
 
     /// Returns true if only the engine's queued bytes and FIN remain to be sent.
     pub(crate) fn is_closed(&self) -> bool {
-        self.close_notified && self.ws.is_backlog_empty()
+        self.is_close_notified() && self.ws.is_backlog_empty()
     }
 
     /// Called when the client has taken most of the queued bytes.
     pub(crate) fn drained(&mut self) {
         self.ws.refill();
-        if !self.close_notified && !self.ws.is_full() {
+        if !self.is_close_notified() && !self.ws.is_full() {
             self.call_socket(|socket, ws| socket.drained(ws));
         }
     }
@@ -366,7 +380,7 @@ impl WsSession {
     #[must_use]
     pub(crate) fn drain(&mut self) -> Option<Ws> {
         let mut closes_itself = false;
-        if !self.close_notified {
+        if !self.is_close_notified() {
             self.call_socket(|socket, ws| {
                 closes_itself = socket.shuts_down(ws);
                 Ok(())
@@ -466,7 +480,7 @@ impl WsSession {
     }
 }
 
-impl Drop for WsSession {
+impl<S: ?Sized> Drop for WsSession<S> {
     /// Decrements the counters. A worker that stops at once does not call `closed`.
     fn drop(&mut self) {
         self.ws.mark_closed();

@@ -29,9 +29,9 @@ const IDLE: usize = 1792;
 const CHANNELS: usize = 16;
 
 /// Bytes of an idle client with one subscription at most, in the engine, web, push and the hub together.
-const IDLE_BYTES: usize = 848;
+const IDLE_BYTES: usize = 824;
 /// The number of allocations of a hundred clients at most: each costs the allocator some bytes more.
-const IDLE_PIECES: usize = 404;
+const IDLE_PIECES: usize = 304;
 /// On a busy machine a server retains the memory that it needed while many clients waited at once: one of so many servers must be within
 /// the limit.
 const IDLE_ATTEMPTS: usize = 4;
