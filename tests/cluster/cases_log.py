@@ -10,7 +10,7 @@ from nodes import Cluster, Publisher, judge, settle
 NAMES = ("a", "b", "c")
 CHANNELS = [f"c{number}" for number in range(32)]
 # Publications a second, of a release build and of a debug build.
-RATES = (2500, 300)
+RATES = (1000, 300)
 PROMOTED_SECONDS = 2.0
 
 
