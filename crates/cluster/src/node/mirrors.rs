@@ -528,10 +528,13 @@ impl Node {
             let asked = self.mirrors.by_name.get(&name).and_then(Mirror::owner);
             // It replies with the state, or with the new owner.
             let stays = asked.is_some_and(|asked| self.sends_channels(asked));
+            // One that is gone does not reply, though another node has named it.
+            let responds = asked.is_some_and(|asked| asked == self.member.uid || self.is_linked(asked));
             let Some(mirror) = self.mirrors.by_name.get_mut(&name) else {
                 continue;
             };
-            if asked == owner || asked.is_some_and(|uid| mirror.is_confirmed(uid, now)) {
+            let is_confirmed = responds && asked.is_some_and(|uid| mirror.is_confirmed(uid, now));
+            if asked == owner || is_confirmed {
                 mirror.stays_until = None;
             } else if stays {
                 mirror.stays_until.get_or_insert(now + limits::HANDOVER_TIME);

@@ -69,7 +69,7 @@ struct Connection {
     follows: BTreeMap<Partition, u64>,
     /// Follows that wait for the log.
     opening: BTreeMap<Partition, FollowFrom>,
-    /// The first append of this node, and the last one, of those without a pause, for each partition.
+    /// The first append of this node, and the last one, of those without a pause since the partition was requested.
     appends: BTreeMap<Partition, [Duration; 2]>,
     /// Partitions that this node has appended to and that were not read since.
     appended: BTreeSet<Partition>,
@@ -282,6 +282,7 @@ impl MemoryLog {
             LogRequest::Follow { partition, from } => {
                 let connection = self.connections.entry(host).or_default();
                 connection.follows.remove(&partition);
+                connection.appends.remove(&partition);
                 connection.opening.insert(partition, from);
             }
             LogRequest::Unfollow { partition } => {
