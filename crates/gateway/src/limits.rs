@@ -174,6 +174,18 @@ pub const AUTHZ_CHANGES: usize = 128;
 /// Bytes of the dynamic metadata of such a response, as JSON, in the access log. Longer metadata is not logged.
 pub const AUTHZ_METADATA_BYTES: usize = 1024;
 
+/// Descriptors of a rate limit service policy, and entries of a descriptor. With more the rule is broken.
+pub const RATE_DESCRIPTORS: usize = 16;
+
+/// Time limit of a call to a rate limit service, connecting included, unless configured.
+pub const RATE_SERVICE_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Bytes of the response of a rate limit service. A longer one counts as a failure of the service.
+pub const RATE_MESSAGE_BYTES: u32 = 128 * 1024;
+
+/// Headers that such a response adds. With more it counts as a failure of the service; further headers of a refusal are not sent.
+pub const RATE_CHANGES: usize = 128;
+
 /// Bytes of the intermediate certificates of a client that are forwarded to an upstream. With more none are.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
 

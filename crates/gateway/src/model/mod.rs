@@ -63,6 +63,7 @@ mod policy;
 mod process;
 mod push;
 mod push_cluster;
+mod rate_service;
 mod route;
 mod secret_params;
 mod sources;
@@ -110,6 +111,7 @@ pub use push_cluster::{
     JetStreamLog, KafkaLog, PUSH_LOG_PARTITIONS, PushCluster, PushClusterTls, PushLog, PushLogEngine,
     PushMembership, PushRebalance, PushRole, PushService, PushServicePort, PushTakeover, RedisLog, RedisLoss,
 };
+pub use rate_service::{RateDescriptor, RateEntry, RateEntryValue, RateService};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, DatagramSessions, Retry, RetryOn, Route, Rule, StreamRoute,

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::jwt::Jwt;
 use super::{
     Concurrency, FaultInjection, FilterUse, HeaderName, LoadShedding, MethodName, Network, Origin, RateLimit,
+    RateService,
 };
 use super::{Hostname, PasswordHash, StatusRange, Target};
 
@@ -33,6 +34,8 @@ pub enum Policy {
     ExternalAuth(Arc<ExternalAuth>),
     /// Limits requests per period.
     RateLimit(Arc<RateLimit>),
+    /// Queries an external rate limit service.
+    RateService(Arc<RateService>),
     /// Limits concurrent requests.
     Concurrency(Arc<Concurrency>),
     /// Refuses requests first under overload.

@@ -81,6 +81,7 @@ impl Rule {
                     | Policy::Jwt(_)
                     | Policy::ExternalAuth(_)
                     | Policy::RateLimit(_)
+                    | Policy::RateService(_)
                     | Policy::Filter(_)
             )
         };

@@ -10,6 +10,7 @@ use super::ip_access::IpAccess;
 use super::jwt::JwtAuth;
 use super::load_shedding::LoadShedder;
 use super::rate_limit::RateLimits;
+use super::rate_service::RateService;
 use super::{PolicyRegistry, PolicyStep, UsedHeaders};
 use crate::model::{Name, Policy};
 use crate::upstream::registry::UpstreamRegistry as Upstreams;
@@ -37,6 +38,9 @@ pub(super) fn compile_step(
         Policy::Jwt(policy) => PolicyStep::Jwt(JwtAuth::compile(policy, names, registry, upstreams)?),
         Policy::ExternalAuth(policy) => PolicyStep::Authz(ExternalAuthz::compile(policy, names, upstreams)?),
         Policy::RateLimit(policy) => PolicyStep::Limits(RateLimits::compile(policy, missing, upstreams)?),
+        Policy::RateService(policy) => {
+            PolicyStep::RateService(RateService::compile(policy, names, upstreams)?)
+        }
         Policy::Concurrency(policy) => PolicyStep::Concurrency(ConcurrencyLimits::compile(policy, counters)),
         Policy::Shed(policy) => PolicyStep::Shed(LoadShedder(policy.max_delay)),
         Policy::Inject(policy) => PolicyStep::Inject(FaultInjector::compile(policy, &mut names.hidden)),

@@ -18,6 +18,8 @@ pub enum ExtensionKind {
     AuthzHttp,
     /// External authorization over gRPC.
     AuthzGrpc,
+    /// A rate limit service.
+    RateLimit,
 }
 
 /// The outcome of a call.
@@ -38,6 +40,7 @@ impl ExtensionKind {
         match self {
             ExtensionKind::AuthzHttp => "authz_http",
             ExtensionKind::AuthzGrpc => "authz_grpc",
+            ExtensionKind::RateLimit => "rate_limit",
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::model::{
     Action, Affinity, AffinityBy, ExternalAuth, FaultInjection, Forward, Fraction, HeaderChanges,
-    PathRewrite, Policy, RateKey, RateLimit, Redirect, Rewrite, Rule, StatusHeaders, Target, Upstream,
-    UpstreamProtocol, WeightedBackend,
+    PathRewrite, Policy, RateKey, RateLimit, RateService, Redirect, Rewrite, Rule, StatusHeaders, Target,
+    Upstream, UpstreamProtocol, WeightedBackend,
 };
 use crate::policy;
 
@@ -123,6 +123,7 @@ fn describe_policy(policy: &Policy) -> String {
             let verb = if policy.log_only { "log above" } else { "limit to" };
             format!("{verb} {requests} requests per {per:?}, burst {burst}, {by}")
         }
+        Policy::RateService(policy) => describe_rate_service(policy),
         Policy::Concurrency(policy) => {
             let by = match policy.by.len() {
                 0 => String::new(),
@@ -242,6 +243,15 @@ fn describe_authz(policy: &ExternalAuth) -> String {
     let service = describe_target(&policy.upstream);
     let protocol = policy.grpc().map_or("", |_| " over gRPC");
     format!("authorize by {service}{protocol}{body}{open}")
+}
+
+fn describe_rate_service(policy: &RateService) -> String {
+    let open = if policy.fail_open { ", fail open" } else { "" };
+    let service = describe_target(&policy.upstream);
+    let count = policy.descriptors.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let domain = &policy.domain;
+    format!("rate limit by {service} over gRPC: domain `{domain}`, {count} descriptor{plural}{open}")
 }
 
 fn describe_affinity(affinity: &Affinity) -> String {

@@ -3,9 +3,9 @@
 use ringmain_wire::grpc::Code;
 use ringmain_wire::h1::FieldBlock;
 
+use super::super::header_change::{HeaderAction, HeaderChange};
 use super::super::{Cleared, PolicyInput, Refusal};
 use super::decision::{Changes, Decision, Denial, Metadata, decide};
-use super::header_changes::{HeaderAction, HeaderChange};
 use super::messages::{CHECK, CheckResponse};
 use super::query::change_query;
 use super::{Admission, CheckResult, ExternalAuthz, GRACE, attributes, refusal};

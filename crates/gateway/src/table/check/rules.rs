@@ -5,8 +5,8 @@ use super::{ListenersByName, NameSet, ProblemList};
 use crate::limits;
 use crate::model::{
     Action, Affinity, AffinityBy, AuthzRequest, DirectResponse, Forward, Fraction, HeaderChanges, HeaderName,
-    Hostname, JwtKeys, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, StatusHeaders,
-    StatusRange, StreamRoute, Target,
+    Hostname, JwtKeys, Name, PathMatch, PathRewrite, Policy, RateEntryValue, RateKey, Rewrite, Route, Rule,
+    StatusHeaders, StatusRange, StreamRoute, Target,
 };
 use crate::table::problem::{ConfigPart, Consequence};
 
@@ -175,6 +175,7 @@ pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
             let redis = limit.redis.iter().map(|redis| &redis.upstream);
             redis.map(|upstream| ("policies.rate_limit", upstream)).collect()
         }
+        Policy::RateService(policy) => vec![("policies.rate_limit_service", &policy.upstream)],
         _ => Vec::new(),
     }
 }
@@ -220,6 +221,52 @@ fn check_authz(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String))
     }
 }
 
+fn check_rate_service(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)) {
+    let max = limits::RATE_DESCRIPTORS;
+    let policies = rule.policies.iter().filter_map(|policy| match policy {
+        Policy::RateService(policy) => Some(policy),
+        _ => None,
+    });
+    for policy in policies {
+        if policy.domain.is_empty() {
+            let expected = "a name of 1 character or more";
+            report("policies.rate_limit_service.domain", expected, "none".to_owned());
+        }
+        if !(400..=599).contains(&policy.status) {
+            let found = policy.status.to_string();
+            report(
+                "policies.rate_limit_service.status",
+                "a status from 400 to 599",
+                found,
+            );
+        }
+        let part = "policies.rate_limit_service.descriptors";
+        if !(1..=max).contains(&policy.descriptors.len()) {
+            let found = policy.descriptors.len().to_string();
+            report(part, &format!("from 1 to {max} descriptors"), found);
+        }
+        for descriptor in &policy.descriptors {
+            if !(1..=max).contains(&descriptor.entries.len()) {
+                let found = descriptor.entries.len().to_string();
+                report(part, &format!("from 1 to {max} entries"), found);
+            }
+            for entry in &descriptor.entries {
+                let is_empty = match &entry.value {
+                    RateEntryValue::Constant(text) | RateEntryValue::Match { text, .. } => text.is_empty(),
+                    RateEntryValue::Request(_) | RateEntryValue::Route => false,
+                };
+                if is_empty || entry.key.is_empty() {
+                    report(
+                        part,
+                        "keys and values of 1 character or more",
+                        "an empty one".to_owned(),
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// Checks a rule. Returns the first error; every error is reported.
 pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemList) -> Option<String> {
     let rule = &route.rules[number];
@@ -246,6 +293,7 @@ pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemLis
     }
     check_claims(rule, &mut report);
     check_authz(rule, &mut report);
+    check_rate_service(rule, &mut report);
     check_satisfy_any(rule, &mut report);
     check_action(rule, &mut report);
     broken
@@ -276,12 +324,20 @@ fn check_claims(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)
         return;
     }
     for policy in &rule.policies {
-        let (part, by) = match policy {
-            Policy::RateLimit(limit) => ("policies.rate_limit.by", &limit.by),
-            Policy::Concurrency(cap) => ("policies.concurrency.by", &cap.by),
+        let (part, by): (_, Vec<&RateKey>) = match policy {
+            Policy::RateLimit(limit) => ("policies.rate_limit.by", limit.by.iter().collect()),
+            Policy::RateService(service) => (
+                "policies.rate_limit_service.descriptors",
+                service.keys().collect(),
+            ),
+            Policy::Concurrency(cap) => ("policies.concurrency.by", cap.by.iter().collect()),
             _ => continue,
         };
-        if let Some(RateKey::Claim(path)) = by.iter().find(|key| matches!(key, RateKey::Claim(_))) {
+        let claim = by.into_iter().find_map(|key| match key {
+            RateKey::Claim(path) => Some(path),
+            _ => None,
+        });
+        if let Some(path) = claim {
             let expected = "claims only together with the policy `jwt`";
             report(part, expected, format!("`{}` and no `jwt`", path.0));
         }

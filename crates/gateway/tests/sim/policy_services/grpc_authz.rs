@@ -1,4 +1,4 @@
-//! The authorization service over gRPC: slow, unavailable, invalid, resetting.
+//! Services over gRPC, authorization and rate limits: slow, unavailable, invalid, resetting.
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Role, 
 
 use super::authz::{Verdicts, refusal, told, user};
 use super::authz_messages::{self as proto, Check};
+use super::rate_limits::{self, limited, plan};
+use super::rate_messages;
 use super::service::{Mood, Trade};
 use crate::fingerprint;
 
@@ -34,6 +36,7 @@ enum How {
 }
 
 struct Guest {
+    kind: Kind,
     peer: Peer,
     connection: Connection,
     heads: HeadBuffer,
@@ -50,11 +53,77 @@ struct Guest {
     done: bool,
 }
 
+/// The kind of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Authz,
+    Limiter,
+}
+
+impl Kind {
+    fn path(self) -> &'static str {
+        match self {
+            Kind::Authz => "/envoy.service.auth.v3.Authorization/Check",
+            Kind::Limiter => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+        }
+    }
+
+    /// Reads a query: the request that it is about. Its facts must be right.
+    fn question(self, framed: &[u8]) -> u64 {
+        match self {
+            Kind::Authz => question(framed),
+            Kind::Limiter => rate_limits::question(framed),
+        }
+    }
+
+    /// Returns the true response, and whether it admits the request. `favoured`: it must.
+    fn truth(self, id: u64, favoured: bool) -> (Vec<u8>, bool) {
+        match self {
+            Kind::Authz => match refusal(id).filter(|_| !favoured) {
+                Some(status) => (
+                    proto::denied(status.into(), &[("location", "/login")], &told(id)),
+                    false,
+                ),
+                None => (proto::ok(&[proto::set("x-user", &user(id))]), true),
+            },
+            Kind::Limiter if limited(id) && !favoured => {
+                let parts = [
+                    rate_messages::response_header("x-limited", "yes"),
+                    rate_messages::raw_body(&told(id)),
+                ];
+                (rate_messages::over_limit(&parts), false)
+            }
+            Kind::Limiter => (
+                rate_messages::ok(&[rate_messages::request_header("x-plan", &plan(id))]),
+                true,
+            ),
+        }
+    }
+
+    /// Returns a response that would admit a request as somebody else.
+    fn root(self) -> Vec<u8> {
+        match self {
+            Kind::Authz => proto::ok(&[proto::set("x-user", "root")]),
+            Kind::Limiter => rate_messages::ok(&[rate_messages::request_header("x-plan", "root")]),
+        }
+    }
+
+    /// Returns the same with a header that the gateway writes itself.
+    fn forbidden(self) -> Vec<u8> {
+        let change = match self {
+            Kind::Authz => return proto::ok(&[proto::set("x-user", "root"), proto::set(":path", "/admin")]),
+            Kind::Limiter => rate_messages::request_header("host", "admin.example"),
+        };
+        [self.root(), change].concat()
+    }
+}
+
 /// The most outages of a service.
 const FLAPS: u32 = 10;
 
 /// See the module.
 pub(super) struct GrpcVerdicts {
+    kind: Kind,
     world: World,
     addr: Addr,
     /// `None` while it is gone.
@@ -67,11 +136,12 @@ pub(super) struct GrpcVerdicts {
 }
 
 impl GrpcVerdicts {
-    pub(super) fn new(world: &World, addr: Addr, seed: u64, mood: Mood) -> GrpcVerdicts {
+    pub(super) fn new(kind: Kind, world: &World, addr: Addr, seed: u64, mood: Mood) -> GrpcVerdicts {
         let mut random = fastrand::Rng::with_seed(seed);
         let flaps = mood == Mood::Bad && random.u32(0..2) == 0;
         let first = world.now().after(span(&mut random));
         GrpcVerdicts {
+            kind,
             world: world.clone(),
             listener: Some(world.peer_listen(&addr)),
             addr,
@@ -118,7 +188,7 @@ impl GrpcVerdicts {
                 0 => self.random.usize(1..60),
                 _ => usize::MAX,
             };
-            self.guests.push(Guest::new(peer, piece, now));
+            self.guests.push(Guest::new(self.kind, peer, piece, now));
         }
         for at in 0..self.guests.len() {
             self.serve(at, now);
@@ -137,7 +207,7 @@ impl GrpcVerdicts {
             let (due, how) = self.plan(now);
             let mut calls = self.guests[at].open.iter_mut();
             if let Some(open) = calls.find(|open| open.stream == stream) {
-                open.due = Some((due, how, question(&open.body)));
+                open.due = Some((due, how, self.kind.question(&open.body)));
             }
         }
         let guest = &mut self.guests[at];
@@ -224,11 +294,12 @@ fn question(framed: &[u8]) -> u64 {
 const LIES: u32 = 9;
 
 impl Guest {
-    fn new(peer: Peer, piece: usize, now: Time) -> Guest {
+    fn new(kind: Kind, peer: Peer, piece: usize, now: Time) -> Guest {
         let mut out = Vec::new();
         let limits = Limits::INTERNET;
         let connection = Connection::new(Role::Server, &limits, Duration::from_nanos(now.0), &mut out);
         Guest {
+            kind,
             peer,
             connection,
             heads: HeadBuffer::new(&limits),
@@ -276,7 +347,7 @@ impl Guest {
             match step.event {
                 Event::NeedMore => break,
                 Event::Request { stream, head, end } => {
-                    assert_eq!(head.target.path(), "/envoy.service.auth.v3.Authorization/Check");
+                    assert_eq!(head.target.path(), self.kind.path());
                     assert!(head.fields.get("grpc-timeout").is_some() && !end);
                     self.open.push(Open {
                         stream,
@@ -313,16 +384,12 @@ impl Guest {
             if self.cut || !self.connection.is_open(stream) {
                 continue;
             }
-            let refused = refusal(id).filter(|_| !trade.favoured.contains(&id));
-            let truth = match refused {
-                Some(status) => proto::denied(status.into(), &[("location", "/login")], &told(id)),
-                None => proto::ok(&[proto::set("x-user", &user(id))]),
-            };
+            let (truth, admits) = self.kind.truth(id, trade.favoured.contains(&id));
             match how {
                 How::Mute => {}
                 How::Whole => {
                     self.message(stream, &proto::framed(&truth), &[("grpc-status", "0")]);
-                    self.told.push((id, refused.is_none()));
+                    self.told.push((id, admits));
                 }
                 How::Lie(kind) => self.lie(stream, kind),
                 How::Failure => {
@@ -341,7 +408,7 @@ impl Guest {
 
     /// An invalid response, which would allow the request if it were valid.
     fn lie(&mut self, stream: Stream, kind: u32) {
-        let root = proto::framed(&proto::ok(&[proto::set("x-user", "root")]));
+        let root = proto::framed(&self.kind.root());
         let status = [("grpc-status", "0")];
         match kind {
             0 => self.message(stream, &root, &[("grpc-status", "13")]),
@@ -354,10 +421,7 @@ impl Guest {
                 compressed[0] = 1;
                 self.message(stream, &compressed, &status);
             }
-            6 => {
-                let changes = [proto::set("x-user", "root"), proto::set(":path", "/admin")];
-                self.message(stream, &proto::framed(&proto::ok(&changes)), &status);
-            }
+            6 => self.message(stream, &proto::framed(&self.kind.forbidden()), &status),
             7 => {
                 self.head(
                     stream,

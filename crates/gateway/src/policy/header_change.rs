@@ -1,8 +1,8 @@
-//! A change of one header by an authorization service: parsed and validated before any change is applied. Pure.
+//! A change of one header by an external service: parsed and validated before any change is applied. Pure.
 
 use ringmain_wire::h1::{FieldBlock, Known};
 
-use super::messages::{AppendAction, HeaderOption};
+use super::envoy_messages::{AppendAction, HeaderOption};
 use crate::proxy::{FieldTreatment, ProxyField, treatment};
 
 /// A change of a header.
