@@ -124,9 +124,17 @@ const PAGES: [Page; 17] = [
     Page {
         file: "rate-limits.md",
         title: "Rate limits, concurrency and load shedding",
-        objects: &["RateLimit", "Concurrency", "Shed"],
+        objects: &[
+            "RateLimit",
+            "RateLimitService",
+            "RateLimitDescriptor",
+            "RateLimitEntry",
+            "Concurrency",
+            "Shed",
+        ],
         guides: &[
             ("rate-limits", "rate limits"),
+            ("rate-limit-service", "a rate limit service"),
             ("concurrency-and-load-shedding", "concurrency and load shedding"),
         ],
     },

@@ -25,6 +25,7 @@ mod process_log;
 mod push;
 mod push_cluster;
 mod push_log;
+mod rate_service;
 mod retries;
 mod schema;
 mod source;

@@ -11,6 +11,7 @@ mod policies;
 mod push;
 mod push_cluster;
 mod push_log;
+mod rate_service;
 mod routes;
 mod sources;
 mod traffic;

@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ConcurrencySection, Field, InjectSection, OnFailure, OneOrManyField, RateLimitSection, ShedSection,
+    ConcurrencySection, Field, InjectSection, OnFailure, OneOrManyField, RateLimitSection,
+    RateServiceSection, ShedSection,
 };
 use crate::config::fields::{
     AnyValue, OneOrMany, OrderedMap, Parsed, ShortOrFull, Switch, deserialize_secret,
@@ -35,6 +36,8 @@ pub(in crate::config) struct PoliciesSection {
     pub(in crate::config) authz: Field<Switch<ExternalAuthSection>>,
     /// Rate limiting: one limit, or several that must all admit a request.
     pub(in crate::config) rate_limit: Field<Switch<OneOrMany<RateLimitSection>>>,
+    /// Rate limiting by an external service, which counts for all gateways.
+    pub(in crate::config) rate_limit_service: Field<Switch<RateServiceSection>>,
     /// A limit on concurrent requests.
     pub(in crate::config) concurrency: Field<Switch<ConcurrencySection>>,
     /// Load shedding: requests that are rejected first under overload.
