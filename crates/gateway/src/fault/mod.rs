@@ -163,6 +163,8 @@ faults! {
     RequestTimeout "request_timeout" Gateway 504 Never "request timeout",
     /// The external authorization service does not respond, or its response is invalid.
     AuthzUnavailable "authz_unavailable" Upstream 503 Never "authorization service unavailable",
+    /// The external processor does not respond, or its response is invalid.
+    ProcessorUnavailable "processor_unavailable" Upstream 503 Never "external processor unavailable",
     /// The upstream has no endpoints.
     NoEndpoints "no_endpoints" Upstream 503 Never "upstream has no endpoints",
     /// All endpoints are unhealthy, and the panic threshold does not apply.

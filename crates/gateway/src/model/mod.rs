@@ -51,6 +51,7 @@
 
 mod action;
 mod channel;
+mod ext_proc;
 mod filter;
 mod jwt;
 mod limits;
@@ -81,6 +82,7 @@ pub use action::{
     Redirect, Rewrite, StaticBody, StatusHeaders, StatusRange, Target, WeightedBackend,
 };
 pub use channel::{CHANNEL_BOUNDS, ChannelBound, ChannelTemplate, RecordParts, Subject, SubjectPattern};
+pub use ext_proc::{BodyMode, ExternalProcessor, ProcessingMode};
 pub use filter::{FilterUse, Options};
 pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::jwt::Jwt;
 use super::{
-    Concurrency, FaultInjection, FilterUse, HeaderName, LoadShedding, MethodName, Network, Origin, RateLimit,
-    RateService,
+    Concurrency, ExternalProcessor, FaultInjection, FilterUse, HeaderName, LoadShedding, MethodName, Network,
+    Origin, RateLimit, RateService,
 };
 use super::{Hostname, PasswordHash, StatusRange, Target};
 
@@ -42,6 +42,8 @@ pub enum Policy {
     Shed(LoadShedding),
     /// Injects faults.
     Inject(Arc<FaultInjection>),
+    /// Passes requests and responses through an external processor, before custom filters.
+    Processor(Arc<ExternalProcessor>),
     /// Passes requests and responses through a custom filter. Several filters apply in their order.
     Filter(Arc<FilterUse>),
 }

@@ -82,6 +82,7 @@ impl Rule {
                     | Policy::ExternalAuth(_)
                     | Policy::RateLimit(_)
                     | Policy::RateService(_)
+                    | Policy::Processor(_)
                     | Policy::Filter(_)
             )
         };

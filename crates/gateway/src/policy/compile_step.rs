@@ -28,6 +28,10 @@ pub(super) fn compile_step(
         Policy::Addresses(policy) => PolicyStep::Addresses(IpAccess::compile(policy)),
         // The proxy applies these around the rule's action.
         Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => return Ok(None),
+        Policy::Processor(policy) => {
+            names.written.extend(policy.upstream_headers.iter().cloned());
+            return Ok(None);
+        }
         Policy::ClientCertificate(policy) => {
             PolicyStep::Certificate(CertificateAuth::compile(policy, false, names))
         }

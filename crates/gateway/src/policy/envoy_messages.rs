@@ -38,6 +38,16 @@ pub(crate) struct BoolValue {
     pub(crate) value: bool,
 }
 
+impl HeaderValue {
+    /// Returns the value, from whichever field has it.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self.value.as_bytes() {
+            [] => &self.raw_value,
+            value => value,
+        }
+    }
+}
+
 /// The values of `HeaderAppendAction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]

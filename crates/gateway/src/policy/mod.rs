@@ -19,9 +19,9 @@ mod compile_step;
 mod concurrency;
 mod context;
 mod credential_cache;
-mod envoy_messages;
+pub(crate) mod envoy_messages;
 mod fault_injection;
-mod header_change;
+pub(crate) mod header_change;
 pub(crate) mod http_client;
 mod ip_access;
 pub(crate) mod jwt;
@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 use ringmain_web::Request;
 
+use crate::ext_proc::Processor;
 use crate::fault::Fault;
 use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
@@ -96,6 +97,8 @@ pub(crate) enum Phase {
     Concurrency,
     /// Fault injection.
     Inject,
+    /// External processors.
+    Processors,
     /// The program's own filters: after all policies that may refuse, and with the identity known.
     Filters,
 }
@@ -114,6 +117,7 @@ pub(crate) const PHASES: &[Phase] = &[
     Phase::IdentityRateService,
     Phase::Concurrency,
     Phase::Inject,
+    Phase::Processors,
     Phase::Filters,
 ];
 
@@ -136,6 +140,7 @@ impl Phase {
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
             Policy::Inject(_) => Phase::Inject,
+            Policy::Processor(_) => Phase::Processors,
             Policy::Filter(_) => Phase::Filters,
         }
     }
@@ -257,12 +262,23 @@ impl PolicyRegistry {
         &self.reserved_headers
     }
 
-    /// Returns the filters of a rule.
+    /// Returns the filters of a rule: its external processors, then those of the program.
     ///
     /// # Errors
     /// The reason that a filter of the rule cannot be used.
-    pub(crate) fn compile_filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
-        self.filters.compile(rule, &mut self.last_filter)
+    pub(crate) fn compile_filters(
+        &mut self,
+        rule: &Rule,
+        upstreams: &Upstreams,
+    ) -> Result<Option<Box<[Use]>>, String> {
+        let processors = rule.policies.iter().filter_map(|policy| match policy {
+            Policy::Processor(policy) => Some(policy),
+            _ => None,
+        });
+        let processors = processors.map(|policy| Processor::compile(policy, upstreams).map(Use::processor));
+        let mut uses: Vec<Use> = processors.collect::<Result<_, String>>()?;
+        uses.extend(self.filters.compile(rule, &mut self.last_filter)?);
+        Ok((!uses.is_empty()).then(|| uses.into()))
     }
 
     /// Sets up the provider of push clients' tokens, if one is configured.

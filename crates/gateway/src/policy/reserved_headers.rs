@@ -122,6 +122,7 @@ fn written_headers(policy: &Policy) -> Vec<HeaderName> {
         Policy::Jwt(policy) => JwtAuth::written_headers(policy).collect(),
         Policy::ExternalAuth(policy) => ExternalAuthz::written_headers(policy).collect(),
         Policy::RateService(policy) => policy.upstream_headers.clone(),
+        Policy::Processor(policy) => policy.upstream_headers.clone(),
         Policy::Addresses(_)
         | Policy::Cors(_)
         | Policy::RateLimit(_)

@@ -20,6 +20,8 @@ pub enum ExtensionKind {
     AuthzGrpc,
     /// A rate limit service.
     RateLimit,
+    /// An external processor: each message to it is a call.
+    Processor,
 }
 
 /// The outcome of a call.
@@ -41,6 +43,7 @@ impl ExtensionKind {
             ExtensionKind::AuthzHttp => "authz_http",
             ExtensionKind::AuthzGrpc => "authz_grpc",
             ExtensionKind::RateLimit => "rate_limit",
+            ExtensionKind::Processor => "ext_proc",
         }
     }
 }

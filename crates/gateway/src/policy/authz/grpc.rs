@@ -29,6 +29,7 @@ pub(super) async fn check(
         host: authz.policy.host.as_ref().map(|host| host.as_str()),
         metadata: &FieldBlock::new(),
         until: at.worker.cx.now().after(authz.policy.timeout),
+        is_stream: false,
         message_limit: limits::AUTHZ_MESSAGE_BYTES,
         ignore_health: authz.policy.fail_open,
     };

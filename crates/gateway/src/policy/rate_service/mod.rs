@@ -97,6 +97,7 @@ impl RateService {
             host: self.policy.host.as_ref().map(|host| host.as_str()),
             metadata: &FieldBlock::new(),
             until: at.worker.cx.now().after(self.policy.timeout),
+            is_stream: false,
             message_limit: limits::RATE_MESSAGE_BYTES,
             ignore_health: self.policy.fail_open,
         };

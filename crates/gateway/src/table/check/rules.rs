@@ -176,6 +176,7 @@ pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
             redis.map(|upstream| ("policies.rate_limit", upstream)).collect()
         }
         Policy::RateService(policy) => vec![("policies.rate_limit_service", &policy.upstream)],
+        Policy::Processor(policy) => vec![("policies.ext_proc", &policy.upstream)],
         _ => Vec::new(),
     }
 }
@@ -208,12 +209,12 @@ fn check_authz(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String))
             let expected = format!("at most {} bytes", limits::AUTHZ_REQUEST_BYTES);
             report("policies.authz.body", &expected, policy.body.to_string());
         }
-        let is_filter = |policy: &Policy| matches!(policy, Policy::Filter(_));
+        let is_filter = |policy: &Policy| matches!(policy, Policy::Filter(_) | Policy::Processor(_));
         let conflict = match &rule.action {
             _ if matches!(policy.ask, AuthzRequest::Path(_)) => "a fixed `path`, which is queried with GET",
             Action::Push(_) => "push",
             Action::Forward(forward) if forward.grpc_web => "`grpc_web`",
-            _ if rule.policies.iter().any(is_filter) => "filters",
+            _ if rule.policies.iter().any(is_filter) => "filters or `ext_proc`",
             _ => continue,
         };
         let expected = format!("no body for the service beside {conflict}");
@@ -267,6 +268,27 @@ fn check_rate_service(rule: &Rule, report: &mut impl FnMut(&'static str, &str, S
     }
 }
 
+fn check_processor(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)) {
+    let processors = rule.policies.iter().filter_map(|policy| match policy {
+        Policy::Processor(policy) => Some(policy),
+        _ => None,
+    });
+    for policy in processors {
+        let most = limits::PROCESSOR_TIMEOUT_MOST;
+        for (part, time) in [
+            ("policies.ext_proc.message_timeout", Some(policy.message_timeout)),
+            (
+                "policies.ext_proc.max_message_timeout",
+                policy.max_message_timeout,
+            ),
+        ] {
+            if let Some(time) = time.filter(|time| *time > most) {
+                report(part, &format!("at most {most:?}"), format!("{time:?}"));
+            }
+        }
+    }
+}
+
 /// Checks a rule. Returns the first error; every error is reported.
 pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemList) -> Option<String> {
     let rule = &route.rules[number];
@@ -294,6 +316,7 @@ pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemLis
     check_claims(rule, &mut report);
     check_authz(rule, &mut report);
     check_rate_service(rule, &mut report);
+    check_processor(rule, &mut report);
     check_satisfy_any(rule, &mut report);
     check_action(rule, &mut report);
     broken
@@ -383,12 +406,13 @@ fn check_action(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)
         }
         Action::Push(_) => {
             let filters = rule.policies.iter().find_map(|policy| match policy {
-                Policy::Filter(filter) => Some(filter),
+                Policy::Filter(filter) => Some(("policies.filters", &*filter.name)),
+                Policy::Processor(_) => Some(("policies.ext_proc", "ext_proc")),
                 _ => None,
             });
-            if let Some(filter) = filters {
+            if let Some((part, name)) = filters {
                 let expected = "no filters on a push rule: they do not process its messages";
-                report("filters", expected, format!("`{}`", filter.name));
+                report(part, expected, format!("`{name}`"));
             }
         }
         Action::Broken { .. } => {}
