@@ -16,7 +16,7 @@ if [ ! -x "$cache/venv/bin/envoy" ]; then
 fi
 "$python" -m grpc_tools.protoc -I. --python_out="$cache" extensions.proto
 export PYTHONPATH=$cache
-for program in authz.py rate.py; do
+for program in authz.py rate.py process.py; do
     "$python" "$program" --envoy "$cache/venv/bin/envoy" --ringmain "$ringmain" "$@"
 done
-PATH=$cache/venv/bin:$PATH python3 ../guides/run.py --ringmain "$ringmain" rate-limit-service
+PATH=$cache/venv/bin:$PATH python3 ../guides/run.py --ringmain "$ringmain" rate-limit-service ext-proc

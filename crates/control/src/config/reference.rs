@@ -97,9 +97,17 @@ const PAGES: [Page; 17] = [
     Page {
         file: "policies.md",
         title: "Policies",
-        objects: &["Policies", "Addresses", "ClientCertificate", "Filter", "Inject"],
+        objects: &[
+            "Policies",
+            "Addresses",
+            "ClientCertificate",
+            "ExternalProcessor",
+            "Filter",
+            "Inject",
+        ],
         guides: &[
             ("fault-injection", "fault injection"),
+            ("ext-proc", "external processing"),
             ("custom-filters", "custom filters"),
         ],
     },

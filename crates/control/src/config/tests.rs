@@ -15,6 +15,7 @@ mod empty_lists;
 mod errors;
 mod examples;
 mod expansion;
+mod ext_proc;
 mod filters;
 mod grpc;
 mod kubernetes;

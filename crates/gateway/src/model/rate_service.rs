@@ -18,7 +18,7 @@ pub struct RateService {
     pub host: Option<Hostname>,
     /// The domain, which the service keeps apart from others; not empty.
     pub domain: Arc<str>,
-    /// The descriptors, 1 to [`limits::RATE_DESCRIPTORS`]. A request without any of them is admitted without a call.
+    /// The descriptors, 1 to [`limits::RATE_DESCRIPTORS`]. A request without descriptors is admitted without a call.
     pub descriptors: Vec<RateDescriptor>,
     /// Headers for the upstream that the service may set, and clients cannot. It may set others, too, in place of the client's.
     pub upstream_headers: Vec<HeaderName>,

@@ -2,6 +2,7 @@
 
 mod actions;
 mod app_proxy;
+mod ext_proc;
 mod filters;
 mod jwt;
 mod kubernetes;

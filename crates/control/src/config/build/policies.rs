@@ -68,6 +68,9 @@ impl Builder<'_> {
             },
             place,
         );
+        self.replace_policy(&mut all, part.ext_proc, Self::build_processor, |policy| {
+            matches!(policy, Policy::Processor(_))
+        });
         self.add_filters(&mut all, part.filters);
         all
     }
@@ -90,6 +93,7 @@ impl Builder<'_> {
             ("concurrency", of(&part.concurrency)),
             ("shed", of(&part.shed)),
             ("inject", of(&part.inject)),
+            ("ext_proc", of(&part.ext_proc)),
             ("filters", of(&part.filters)),
         ];
         for (kind, position) in all {

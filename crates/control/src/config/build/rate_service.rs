@@ -133,6 +133,7 @@ impl Builder<'_> {
         let by = part.by.as_ref().and_then(|at| at.value.as_ref());
         let is_source = matches!(by, Some(document::RateEntryPart::Source));
         let has_headers = !part.headers.0.is_empty();
+        let inverts = part.invert.as_ref().and_then(|at| at.value) == Some(true);
         for (key, is_misplaced, place) in [
             (
                 "ipv4_prefix",
@@ -145,7 +146,7 @@ impl Builder<'_> {
                 "`by: source`",
             ),
             ("headers", has_headers && part.value.is_none(), "`value`"),
-            ("invert", part.invert.is_some() && !has_headers, "`headers`"),
+            ("invert", inverts && !has_headers, "`headers`"),
         ] {
             if is_misplaced {
                 let expected = format!("`{key}` only beside {place}");

@@ -3,6 +3,7 @@
 //!
 //! This module defines structure only; `build` validates values against each other.
 
+mod ext_proc;
 mod kubernetes;
 mod nats;
 mod policy;
@@ -19,6 +20,7 @@ use ringmain_gateway::model::{Addr, HeaderName, Hostname, LogDestination, Networ
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(super) use self::ext_proc::*;
 pub(super) use self::kubernetes::*;
 pub(super) use self::nats::*;
 pub(super) use self::policy::*;

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ConcurrencySection, Field, InjectSection, OnFailure, OneOrManyField, RateLimitSection,
+    ConcurrencySection, Field, InjectSection, OnFailure, OneOrManyField, ProcessorSection, RateLimitSection,
     RateServiceSection, ShedSection,
 };
 use crate::config::fields::{
@@ -44,6 +44,8 @@ pub(in crate::config) struct PoliciesSection {
     pub(in crate::config) shed: Field<Switch<ShedSection>>,
     /// Fault injection, for testing.
     pub(in crate::config) inject: Field<Switch<InjectSection>>,
+    /// Processing of requests and responses by an external service.
+    pub(in crate::config) ext_proc: Field<Switch<ProcessorSection>>,
     /// The custom filters of the program, run in this order; a name alone is a filter without options. `ringmain` itself has
     /// none: docs/how-to/custom-filters.md describes how a program adds filters.
     pub(in crate::config) filters: Field<Switch<OneOrMany<ShortOrFull<String, FilterSection>>>>,

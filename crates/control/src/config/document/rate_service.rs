@@ -70,9 +70,9 @@ pub(in crate::config) struct RateEntrySection {
     /// Applies `value` to requests that do not have all of `headers`. Default: `false`.
     pub(in crate::config) invert: Field<bool>,
     /// The prefix length of IPv4 addresses for `by: source`, from 0 to 32; the value is then a network such as `192.0.2.0/24`. Default: none,
-    /// the value is the address, or with `ipv6_prefix` 32.
+    /// the value is the address, or with `ipv6_prefix` 32. Example: `24`.
     pub(in crate::config) ipv4_prefix: Field<u8>,
-    /// The prefix length of IPv6 addresses for `by: source`, from 0 to 128. Default: none, the value is the address, or with `ipv4_prefix` 128.
+    /// The prefix length of IPv6 addresses for `by: source`, from 0 to 128. Default: none, the value is the address, or with `ipv4_prefix` 128. Example: `64`.
     pub(in crate::config) ipv6_prefix: Field<u8>,
     /// Omits the entry, in place of the descriptor, for requests that lack the value. Default: `false`.
     pub(in crate::config) optional: Field<bool>,

@@ -108,6 +108,11 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         RULE,
         "{respond: 200, policies: {authz: {to: 'h2c://127.0.0.1:9000', grpc: @}}}",
     ),
+    (
+        "ExternalProcessor",
+        RULE,
+        "{respond: 200, policies: {ext_proc: @}}",
+    ),
     ("RateLimit", RULE, "{respond: 200, policies: {rate_limit: @}}"),
     (
         "Redis",

@@ -155,10 +155,6 @@ const WRONG: &[(&str, &str)] = &[
         "`invert` only beside `headers`",
     ),
     (
-        "{to: 'h2c://a', domain: a, descriptors: {entries: {by: {claim: sub}}}}",
-        "claims only together with the policy `jwt`",
-    ),
-    (
         "{to: 'h2c://a', domain: a, status: 200, descriptors: {entries: {by: path}}}",
         "a whole number from 400 to 599",
     ),
@@ -185,4 +181,14 @@ fn errors_break_the_rule() {
         let action = &config.routes[0].rules[0].action;
         assert!(matches!(action, Action::Broken { .. }), "{text}: {action:?}");
     }
+}
+
+#[test]
+fn a_claim_needs_a_token() {
+    let text = document(
+        "{rate_limit_service: {to: 'h2c://a', domain: a, descriptors: {entries: {by: {claim: sub}}}}}",
+    );
+    let found = all_errors_of(&text);
+    let expected = "claims only together with the policy `jwt`";
+    assert!(found.iter().any(|line| line.contains(expected)), "{found:#?}");
 }

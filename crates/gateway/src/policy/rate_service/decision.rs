@@ -108,7 +108,7 @@ fn over_limit(response: RateLimitResponse, reported: Vec<HeaderValue>) -> OverLi
     }
 }
 
-/// Returns the time until a descriptor that is over its limit is reset, in seconds, rounded up.
+/// Returns the time until a descriptor beyond its limit is reset, in seconds, rounded up.
 fn wait_seconds(status: &DescriptorStatus) -> Option<i64> {
     let span = status
         .until_reset

@@ -1,4 +1,4 @@
-//! Services over gRPC, authorization and rate limits: slow, unavailable, invalid, resetting.
+//! Services over gRPC, authorization, rate limits and external processing: slow, unavailable, invalid, resetting.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Role, 
 
 use super::authz::{Verdicts, refusal, told, user};
 use super::authz_messages::{self as proto, Check};
+use super::processing;
 use super::rate_limits::{self, limited, plan};
 use super::rate_messages;
 use super::service::{Mood, Trade};
@@ -19,6 +20,12 @@ use crate::fingerprint;
 struct Open {
     stream: Stream,
     body: Vec<u8>,
+    /// The request that a stream of messages is about.
+    id: u64,
+    /// The last message of such a stream is the head of the response.
+    is_response: bool,
+    /// The response has begun.
+    is_started: bool,
     due: Option<(Time, How, u64)>,
 }
 
@@ -58,6 +65,8 @@ struct Guest {
 pub(super) enum Kind {
     Authz,
     Limiter,
+    /// A stream: each message has a response.
+    Processor,
 }
 
 impl Kind {
@@ -65,14 +74,20 @@ impl Kind {
         match self {
             Kind::Authz => "/envoy.service.auth.v3.Authorization/Check",
             Kind::Limiter => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+            Kind::Processor => "/envoy.service.ext_proc.v3.ExternalProcessor/Process",
         }
     }
 
     /// Reads a query: the request that it is about. Its facts must be right.
-    fn question(self, framed: &[u8]) -> u64 {
+    fn question(self, open: &mut Open) -> u64 {
         match self {
-            Kind::Authz => question(framed),
-            Kind::Limiter => rate_limits::question(framed),
+            Kind::Authz => question(&open.body),
+            Kind::Limiter => rate_limits::question(&open.body),
+            Kind::Processor => {
+                (open.id, open.is_response) = processing::question(&open.body, open.id);
+                open.body.clear();
+                open.id
+            }
         }
     }
 
@@ -97,14 +112,16 @@ impl Kind {
                 rate_messages::ok(&[rate_messages::request_header("x-plan", &plan(id))]),
                 true,
             ),
+            Kind::Processor => processing::truth(id, favoured),
         }
     }
 
-    /// Returns a response that would admit a request as somebody else.
+    /// Returns a response that would admit a request with another identity.
     fn root(self) -> Vec<u8> {
         match self {
             Kind::Authz => proto::ok(&[proto::set("x-user", "root")]),
             Kind::Limiter => rate_messages::ok(&[rate_messages::request_header("x-plan", "root")]),
+            Kind::Processor => processing::root(),
         }
     }
 
@@ -113,6 +130,7 @@ impl Kind {
         let change = match self {
             Kind::Authz => return proto::ok(&[proto::set("x-user", "root"), proto::set(":path", "/admin")]),
             Kind::Limiter => rate_messages::request_header("host", "admin.example"),
+            Kind::Processor => return processing::forbidden(),
         };
         [self.root(), change].concat()
     }
@@ -207,7 +225,8 @@ impl GrpcVerdicts {
             let (due, how) = self.plan(now);
             let mut calls = self.guests[at].open.iter_mut();
             if let Some(open) = calls.find(|open| open.stream == stream) {
-                open.due = Some((due, how, self.kind.question(&open.body)));
+                let id = self.kind.question(open);
+                open.due = Some((due, how, id));
             }
         }
         let guest = &mut self.guests[at];
@@ -290,6 +309,12 @@ fn question(framed: &[u8]) -> u64 {
     id
 }
 
+/// Returns whether there is a whole message.
+fn is_whole(body: &[u8]) -> bool {
+    let length = body.get(1..5).and_then(|length| length.try_into().ok());
+    length.is_some_and(|length| body.len() == 5 + u32::from_be_bytes(length) as usize)
+}
+
 /// The number of kinds of lies.
 const LIES: u32 = 9;
 
@@ -348,10 +373,14 @@ impl Guest {
                 Event::NeedMore => break,
                 Event::Request { stream, head, end } => {
                     assert_eq!(head.target.path(), self.kind.path());
-                    assert!(head.fields.get("grpc-timeout").is_some() && !end);
+                    let is_stream = self.kind == Kind::Processor;
+                    assert!(head.fields.get("grpc-timeout").is_none() == is_stream && !end);
                     self.open.push(Open {
                         stream,
                         body: Vec::new(),
+                        id: 0,
+                        is_response: false,
+                        is_started: false,
                         due: None,
                     });
                 }
@@ -359,7 +388,11 @@ impl Guest {
                     self.connection.consume(stream, data.len(), &mut self.out);
                     if let Some(open) = self.open.iter_mut().find(|open| open.stream == stream) {
                         open.body.extend_from_slice(data);
-                        complete.extend(end.then_some(stream));
+                        let is_complete = match self.kind {
+                            Kind::Processor => !data.is_empty() && is_whole(&open.body),
+                            Kind::Authz | Kind::Limiter => end,
+                        };
+                        complete.extend(is_complete.then_some(stream));
                     }
                 }
                 Event::Broken { fault, .. } => panic!("the gateway broke a rule: {fault}"),
@@ -373,36 +406,63 @@ impl Guest {
         complete
     }
 
-    /// Ends the calls that are due.
+    /// Ends the calls that are due, or responds to their messages.
     fn respond(&mut self, now: Time, trade: &Verdicts) {
         let is_due = |open: &mut Open| open.due.is_some_and(|(at, how, _)| at <= now && how != How::Mute);
         let due: Vec<Open> = self.open.extract_if(.., is_due).collect();
-        for open in due {
-            let (stream, Some((_, how, id))) = (open.stream, open.due) else {
+        for mut open in due {
+            let (stream, Some((_, how, id))) = (open.stream, open.due.take()) else {
                 continue;
             };
             if self.cut || !self.connection.is_open(stream) {
                 continue;
             }
-            let (truth, admits) = self.kind.truth(id, trade.favoured.contains(&id));
+            let (truth, admits) = match open.is_response {
+                true => (processing::response(), true),
+                false => self.kind.truth(id, trade.favoured.contains(&id)),
+            };
             match how {
                 How::Mute => {}
+                How::Whole if self.kind == Kind::Processor => {
+                    self.begin(&open);
+                    self.data(stream, &proto::framed(&truth), false);
+                    if !open.is_response {
+                        self.told.push((id, admits));
+                    }
+                    open.is_started = true;
+                    self.open.push(open);
+                }
                 How::Whole => {
                     self.message(stream, &proto::framed(&truth), &[("grpc-status", "0")]);
                     self.told.push((id, admits));
                 }
+                // A status that fails a unary call may end a stream in order: here the stream is reset.
+                How::Lie(_) if open.is_started || open.is_response => {
+                    self.begin(&open);
+                    self.data(stream, &proto::framed(&processing::root()), false);
+                    self.connection
+                        .reset(stream, ErrorCode::INTERNAL_ERROR, &mut self.out);
+                }
                 How::Lie(kind) => self.lie(stream, kind),
+                How::Failure if open.is_started => self.trailers(stream, &[("grpc-status", "14")]),
                 How::Failure => {
                     let fields = [("grpc-status", "14"), ("content-type", "application/grpc")];
                     self.head(stream, &fields, true);
                 }
                 How::Reset(code) => self.connection.reset(stream, code, &mut self.out),
                 How::Cut => {
-                    self.head(stream, &[("content-type", "application/grpc")], false);
+                    self.begin(&open);
                     self.data(stream, &proto::framed(&truth), false);
                     self.cut = true;
                 }
             }
+        }
+    }
+
+    /// Sends the head of a response, unless it was sent.
+    fn begin(&mut self, open: &Open) {
+        if !open.is_started {
+            self.head(open.stream, &[("content-type", "application/grpc")], false);
         }
     }
 
@@ -442,13 +502,17 @@ impl Guest {
         self.head(stream, &[("content-type", "application/grpc")], false);
         self.data(stream, framed, trailers.is_empty());
         if !trailers.is_empty() {
-            let mut block = FieldBlock::new();
-            for (name, value) in trailers {
-                block.push(name, value.as_bytes()).expect("a field");
-            }
-            let sent = self.connection.trailers(stream, &block, &mut self.out);
-            sent.expect("an open stream");
+            self.trailers(stream, trailers);
         }
+    }
+
+    fn trailers(&mut self, stream: Stream, fields: &[(&str, &str)]) {
+        let mut block = FieldBlock::new();
+        for (name, value) in fields {
+            block.push(name, value.as_bytes()).expect("a field");
+        }
+        let sent = self.connection.trailers(stream, &block, &mut self.out);
+        sent.expect("an open stream");
     }
 
     fn head(&mut self, stream: Stream, fields: &[(&str, &str)], end: bool) {

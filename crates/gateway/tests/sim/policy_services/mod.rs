@@ -5,6 +5,7 @@
 //! refused in time never passes; a request passes uncounted or unauthorized only if the rule allows it; no request waits for longer than
 //! its timeout; keys are fetched one at a time, and no more often than the limit.
 
+mod arrivals;
 mod authz;
 #[path = "../../it/authz_messages.rs"]
 #[allow(dead_code, reason = "it is another test's too")]
@@ -13,6 +14,10 @@ mod grpc_authz;
 mod http;
 mod jwks;
 mod policies;
+#[path = "../../it/proc_messages.rs"]
+#[allow(dead_code, reason = "it is another test's too")]
+mod proc_messages;
+mod processing;
 mod rate_limits;
 #[path = "../../it/rate_messages.rs"]
 #[allow(dead_code, reason = "it is another test's too")]
@@ -32,7 +37,8 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    Endpoint, EndpointLocation, ExternalAuth, Jwt, Policy, RateLimit, RateService, Upstream, UpstreamProtocol,
+    Endpoint, EndpointLocation, ExternalAuth, ExternalProcessor, Jwt, Policy, RateLimit, RateService,
+    Upstream, UpstreamProtocol,
 };
 use ringmain_sim::{Fault as Broken, World};
 use ringmain_web::testing::TestReply;
@@ -41,7 +47,7 @@ use self::authz::Verdicts;
 use self::grpc_authz::{GrpcVerdicts, Kind};
 use self::jwks::{Badge, Keys};
 pub(crate) use self::policies::rarely;
-use self::policies::{limit, remote_limit, service, tokens};
+use self::policies::{limit, processor_policy, remote_limit, service, tokens};
 use self::redis::Counting;
 use self::service::{Mood, Service, Trade};
 
@@ -62,10 +68,12 @@ struct Inner {
     counting: Option<RefCell<Service<Counting>>>,
     /// The rate limit service over gRPC.
     limiter: Option<RefCell<GrpcVerdicts>>,
+    processor: Option<RefCell<GrpcVerdicts>>,
     jwt: Option<Arc<Jwt>>,
     authz: Option<Arc<ExternalAuth>>,
     shared: Option<Arc<RateLimit>>,
     remote: Option<Arc<RateService>>,
+    processing: Option<Arc<ExternalProcessor>>,
     /// Credentials of some requests that replace the usual ones.
     badges: RefCell<BTreeMap<u64, Badge>>,
     /// Requests that must not get to an origin.
@@ -77,11 +85,12 @@ struct Inner {
 }
 
 /// The addresses of the services.
-const PORTS: [(&str, u16); 4] = [
+const PORTS: [(&str, u16); 5] = [
     ("keys", 7001),
     ("verdicts", 7002),
     ("counting", 7003),
     ("limiter", 7004),
+    ("processor", 7005),
 ];
 
 fn at(number: usize) -> Addr {
@@ -109,6 +118,9 @@ impl Asked {
         let grpc_verdicts = grpc.then(|| GrpcVerdicts::new(Kind::Authz, world, at(1), own(2), mood).into());
         // Both count the same faults.
         let remote = any && !crowd && !shared && seed % 4 == 1;
+        let processing = any && !crowd && seed % 4 == 2;
+        let processor =
+            processing.then(|| GrpcVerdicts::new(Kind::Processor, world, at(4), own(5), mood).into());
         let limiter = remote.then(|| GrpcVerdicts::new(Kind::Limiter, world, at(3), own(4), mood).into());
         let counting = shared.then(|| Service::new(world, at(2), own(3), mood, Counting::default()).into());
         Asked(Rc::new(Inner {
@@ -121,10 +133,12 @@ impl Asked {
             grpc_verdicts,
             counting,
             limiter,
+            processor,
             jwt: (jwt || crowd).then(|| tokens(world, stale).into()),
             authz: authz.then(|| service(world, seed, calm, grpc).into()),
             shared: shared.then(|| limit(world, calm).into()),
             remote: remote.then(|| remote_limit(seed, calm).into()),
+            processing: processing.then(|| processor_policy(seed, calm).into()),
             badges: RefCell::default(),
             outlaws: RefCell::default(),
             arrived: RefCell::default(),
@@ -150,7 +164,11 @@ impl Asked {
     }
 
     pub(crate) fn is_any(&self) -> bool {
-        self.has_keys() || self.has_verdicts() || self.counts()
+        self.has_keys() || self.has_verdicts() || self.counts() || self.has_processor()
+    }
+
+    fn has_processor(&self) -> bool {
+        self.0.processing.is_some()
     }
 
     fn has_limiter(&self) -> bool {
@@ -163,7 +181,9 @@ impl Asked {
         let authz = inner.authz.iter().cloned().map(Policy::ExternalAuth);
         let shared = inner.shared.iter().cloned().map(Policy::RateLimit);
         let remote = inner.remote.iter().cloned().map(Policy::RateService);
-        jwt.chain(authz).chain(shared).chain(remote).collect()
+        let processing = inner.processing.iter().cloned().map(Policy::Processor);
+        let all = jwt.chain(authz).chain(shared).chain(remote).chain(processing);
+        all.collect()
     }
 
     /// Returns the upstreams of the services.
@@ -173,6 +193,7 @@ impl Asked {
             self.has_verdicts(),
             self.0.counting.is_some(),
             self.has_limiter(),
+            self.has_processor(),
         ];
         let asked = PORTS.iter().zip(there).filter(|(_, there)| *there);
         let upstream = |((name, port), _): (&(&str, u16), bool)| {
@@ -180,7 +201,11 @@ impl Asked {
             let mut upstream = Upstream::new(*name, vec![Endpoint::new(EndpointLocation::Address(address))]);
             upstream.pool.connections = 1 + world.below(6) as u32;
             upstream.connect_timeout = patience;
-            if *name == "limiter" || *name == "verdicts" && self.0.grpc_verdicts.is_some() {
+            let is_grpc = match *name {
+                "limiter" | "processor" => true,
+                name => name == "verdicts" && self.0.grpc_verdicts.is_some(),
+            };
+            if is_grpc {
                 upstream.protocol = UpstreamProtocol::Http2;
             }
             upstream.into()
@@ -216,6 +241,9 @@ impl Asked {
         if self.has_limiter() {
             fields += "X-Plan: root\r\n";
         }
+        if self.has_processor() {
+            fields += "X-Passed: root\r\n";
+        }
         fields
     }
 
@@ -227,6 +255,7 @@ impl Asked {
         }
         self.with_verdicts(|verdicts| verdicts.favoured.insert(id));
         self.with_limits(|limits| limits.favoured.insert(id));
+        self.with_processor(|processor| processor.favoured.insert(id));
         if let Some(counting) = &self.0.counting {
             counting.borrow_mut().trade.forgive();
         }
@@ -249,6 +278,13 @@ impl Asked {
     pub(crate) fn send(&self, id: u64, now: Time) {
         self.with_verdicts(|verdicts| *verdicts.sent.entry(id).or_insert(now));
         self.with_limits(|limits| *limits.sent.entry(id).or_insert(now));
+        self.with_processor(|processor| *processor.sent.entry(id).or_insert(now));
+    }
+
+    /// Passes the decisions of the external processor to `read`, if there is one.
+    fn with_processor<T>(&self, read: impl FnOnce(&mut Verdicts) -> T) -> Option<T> {
+        let processor = self.0.processor.as_ref()?;
+        Some(read(&mut processor.borrow_mut().trade))
     }
 
     /// Passes the decisions of the rate limit service to `read`, if there is one.
@@ -269,53 +305,6 @@ impl Asked {
 
     pub(crate) fn has_arrived(&self, id: u64) -> bool {
         self.0.arrived.borrow().contains(&id)
-    }
-
-    /// Checks a request that has arrived at an origin. `field` returns the request's field of that name.
-    pub(crate) fn arrive(&self, id: u64, field: impl Fn(&str) -> Option<String>) {
-        let inner = &self.0;
-        assert!(!inner.outlaws.borrow().contains(&id), "{id} was let in");
-        if let Some(keys) = &inner.keys {
-            let served = &keys.borrow().trade.served;
-            match self.badge(id) {
-                Badge::Key(key) => assert!(served.contains(&key), "{id}: nobody has served its key {key}"),
-                badge => panic!("{id} was let in by {badge:?}"),
-            }
-        }
-        let known = self.with_verdicts(|known| (known.allowed.contains(&id), known.denied.contains(&id)));
-        if let (Some((allowed, denied)), Some(authz)) = (known, &inner.authz) {
-            let user = field("X-User");
-            assert!(
-                user.is_none() || user == Some(authz::user(id)) && allowed,
-                "{id} is said to be {user:?}"
-            );
-            if !authz.fail_open {
-                assert!(allowed && user.is_some(), "nobody has let {id} in");
-            }
-            // The network may have lost the refusal.
-            let lost = inner.world.count(Broken::Reset) > 0;
-            assert!(lost || !denied, "{id} was refused");
-        }
-        self.arrive_within_limits(id, &field);
-        inner.arrived.borrow_mut().insert(id);
-    }
-
-    fn arrive_within_limits(&self, id: u64, field: &impl Fn(&str) -> Option<String>) {
-        let known = self.with_limits(|known| (known.allowed.contains(&id), known.denied.contains(&id)));
-        let (Some((allowed, denied)), Some(remote)) = (known, &self.0.remote) else {
-            return;
-        };
-        let plan = field("X-Plan");
-        assert!(
-            plan.is_none() || plan == Some(rate_limits::plan(id)) && allowed,
-            "{id} is said to have {plan:?}"
-        );
-        assert!(
-            remote.fail_open || allowed && plan.is_some(),
-            "nobody has admitted {id}"
-        );
-        let lost = self.0.world.count(Broken::Reset) > 0;
-        assert!(lost || !denied, "{id} was over its limit");
     }
 
     /// Returns whether a response is from these policies: correct or not. `waited` is the time since the request was complete.
@@ -379,12 +368,23 @@ impl Asked {
                 "it is to pass",
             ));
         }
+        if is(Fault::ProcessorUnavailable) {
+            return Some(ensure(self.has_processor() && broken, "the processor responds"));
+        }
+        if reply.header("X-Refused") == Some("yes") {
+            let known = self.has_processor() && processing::refused(id) && reply.status() == 403;
+            let text = said(reply);
+            return Some(ensure(
+                known && (text.is_empty() || text == authz::told(id).trim()),
+                "an unknown refusal",
+            ));
+        }
         if reply.status() == 429 && self.has_limiter() {
             let known = rate_limits::limited(id) && reply.header("X-Limited") == Some("yes");
             let text = said(reply);
             return Some(ensure(
                 known && (text.is_empty() || text == authz::told(id).trim()),
-                "nobody said so",
+                "an unknown refusal",
             ));
         }
         if reply.status() == 429 {
@@ -409,7 +409,8 @@ impl Asked {
         let redis = inner.shared.as_ref().and_then(|limit| limit.redis.as_ref());
         let shared = redis.map(|redis| redis.timeout);
         let remote = inner.remote.as_ref().map(|remote| remote.timeout);
-        let waits = [keys, authz, shared, remote].into_iter().flatten();
+        let processing = inner.processing.as_ref().map(|policy| policy.message_timeout * 2);
+        let waits = [keys, authz, shared, remote, processing].into_iter().flatten();
         waits.sum::<Duration>() + Duration::from_secs(2)
     }
 
@@ -474,7 +475,11 @@ impl Asked {
             .verdicts
             .iter()
             .for_each(|all| all.borrow_mut().become_(mood));
-        let grpc = inner.grpc_verdicts.iter().chain(&inner.limiter);
+        let grpc = inner
+            .grpc_verdicts
+            .iter()
+            .chain(&inner.limiter)
+            .chain(&inner.processor);
         grpc.for_each(|all| all.borrow_mut().become_(mood));
         inner
             .counting
@@ -494,7 +499,11 @@ impl Asked {
         }
         inner.keys.iter().for_each(|all| all.borrow_mut().act());
         inner.verdicts.iter().for_each(|all| all.borrow_mut().act());
-        let grpc = inner.grpc_verdicts.iter().chain(&inner.limiter);
+        let grpc = inner
+            .grpc_verdicts
+            .iter()
+            .chain(&inner.limiter)
+            .chain(&inner.processor);
         grpc.for_each(|all| all.borrow_mut().act());
         inner.counting.iter().for_each(|all| all.borrow_mut().act());
     }
@@ -506,8 +515,9 @@ impl Asked {
         let verdicts = inner.verdicts.as_ref().and_then(|all| all.borrow().due());
         let grpc = inner.grpc_verdicts.as_ref().and_then(|all| all.borrow().due());
         let limiter = inner.limiter.as_ref().and_then(|all| all.borrow().due());
+        let processor = inner.processor.as_ref().and_then(|all| all.borrow().due());
         let counting = inner.counting.as_ref().and_then(|all| all.borrow().due());
-        [keys, verdicts, grpc, counting, limiter]
+        [keys, verdicts, grpc, counting, limiter, processor]
             .into_iter()
             .flatten()
             .min()
@@ -518,7 +528,11 @@ impl Asked {
         let inner = &self.0;
         inner.keys.iter().for_each(|all| all.borrow_mut().close());
         inner.verdicts.iter().for_each(|all| all.borrow_mut().close());
-        let grpc = inner.grpc_verdicts.iter().chain(&inner.limiter);
+        let grpc = inner
+            .grpc_verdicts
+            .iter()
+            .chain(&inner.limiter)
+            .chain(&inner.processor);
         grpc.for_each(|all| all.borrow_mut().close());
         inner.counting.iter().for_each(|all| all.borrow_mut().close());
     }

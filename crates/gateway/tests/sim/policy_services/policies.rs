@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    AuthzRequest, CredentialSource, ExternalAuth, GrpcCheck, HeaderName, Jwt, JwtAlgorithm, JwtKeys,
-    JwtProvider, Policy, RateDescriptor, RateEntry, RateEntryValue, RateKey, RateLimit, RateService, Redis,
-    RemoteKeys, Target,
+    AuthzRequest, CredentialSource, ExternalAuth, ExternalProcessor, GrpcCheck, HeaderName, Jwt,
+    JwtAlgorithm, JwtKeys, JwtProvider, Policy, RateDescriptor, RateEntry, RateEntryValue, RateKey,
+    RateLimit, RateService, Redis, RemoteKeys, Target,
 };
 use ringmain_sim::World;
 
@@ -132,5 +132,18 @@ pub(super) fn remote_limit(seed: u64, calm: bool) -> RateService {
         },
         fail_open: seed % 8 == 1,
         ..RateService::new(target(3), "sim", vec![by_path, absent, by_id])
+    }
+}
+
+pub(super) fn processor_policy(seed: u64, calm: bool) -> ExternalProcessor {
+    ExternalProcessor {
+        upstream_headers: vec![header("X-Passed")],
+        message_timeout: if calm {
+            limits::PROCESSOR_TIMEOUT_MOST
+        } else {
+            Duration::from_secs(1)
+        },
+        fail_open: seed % 8 == 2,
+        ..ExternalProcessor::new(target(4))
     }
 }
