@@ -1,4 +1,4 @@
-//! An external processor that tests script, and a gateway in front of it.
+//! An external processor that tests script, and the gateway that queries it.
 
 use std::net::SocketAddr;
 

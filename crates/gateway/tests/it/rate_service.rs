@@ -86,9 +86,8 @@ fn with_header(name: &str, value: ValueMatch) -> Vec<HeaderMatch> {
     }]
 }
 
-fn descriptors_describe_the_request(engine: Config) {
-    let origin = Origin::echo();
-    let limiter = deciding(|_| ok(&[]));
+/// Descriptors with every kind of entry.
+fn every_kind() -> RateService {
     let beta = |expect| RateEntryValue::Match {
         text: "beta".into(),
         headers: with_header("X-Beta", ValueMatch::Present),
@@ -102,7 +101,7 @@ fn descriptors_describe_the_request(engine: Config) {
         optional,
     ]);
     weighted.hits = Some(3);
-    let policy = policy(vec![
+    policy(vec![
         weighted,
         descriptor(vec![source(32, 128), part("path", RateKey::Path)]),
         descriptor(vec![source(24, 64), part("method", RateKey::Method)]),
@@ -115,8 +114,13 @@ fn descriptors_describe_the_request(engine: Config) {
         descriptor(vec![entry("match", beta(true))]),
         descriptor(vec![entry("match", beta(false))]),
         descriptor(vec![part("identity", RateKey::Identity)]),
-    ]);
-    let edge = limited(engine, &origin, limiter.addr, policy);
+    ])
+}
+
+fn descriptors_describe_the_request(engine: Config) {
+    let origin = Origin::echo();
+    let limiter = deciding(|_| ok(&[]));
+    let edge = limited(engine, &origin, limiter.addr, every_kind());
     let answer = edge.server.ask(
         "GET /a%2Db/../c%20?d=e HTTP/1.1\r\nHost: Shop.example:80\r\nX-Forwarded-For: 192.0.2.7\r\nX-Tenant: one\r\nX-Tenant: \
          two\r\nX-Beta:\r\nCookie: a=b; id=7\r\n\r\n",
@@ -197,7 +201,7 @@ fn an_admitted_request_has_the_headers_of_the_service(engine: Config) {
     let seen = origin.seen();
     assert_eq!(seen.field("x-plan").as_deref(), Some("free | trial"));
     assert_eq!(seen.field("x_plan"), None);
-    // The client cannot set what the service may set, though the service sets none.
+    // The client cannot set a header that the service may set, though the service sets none.
     let plain = "GET /plain HTTP/1.1\r\nHost: a\r\nX-Plan: gold\r\n\r\n";
     assert_eq!(edge.server.ask(plain).status, 200);
     assert_eq!(origin.seen().field("x-plan"), None);

@@ -2,7 +2,7 @@
 
 use super::rate_messages::Asked;
 
-/// Returns whether a request is over its limit.
+/// Returns whether a request exceeds its limit.
 pub(super) fn limited(id: u64) -> bool {
     (id ^ 0x11a17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0
 }
