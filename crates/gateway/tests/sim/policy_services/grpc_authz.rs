@@ -436,10 +436,16 @@ impl Guest {
                     self.message(stream, &proto::framed(&truth), &[("grpc-status", "0")]);
                     self.told.push((id, admits));
                 }
-                // A status that fails a unary call may end a stream in order: here the stream is reset.
-                How::Lie(_) if open.is_started || open.is_response => {
+                // Only the end of a unary call makes these a lie: in a stream the message is that of another part.
+                How::Lie(0 | 1 | 3) if self.kind == Kind::Processor => {
                     self.begin(&open);
-                    self.data(stream, &proto::framed(&processing::root()), false);
+                    self.data(
+                        stream,
+                        &proto::framed(&processing::misplaced(open.is_response)),
+                        false,
+                    );
+                }
+                How::Lie(_) if open.is_started => {
                     self.connection
                         .reset(stream, ErrorCode::INTERNAL_ERROR, &mut self.out);
                 }

@@ -60,8 +60,8 @@ pub(super) fn tokens(world: &World, stale: Duration) -> Jwt {
 }
 
 pub(super) fn service(world: &World, seed: u64, calm: bool, grpc: bool) -> ExternalAuth {
-    // A run with filters has no bodies for it.
-    let kinds = if seed % 5 == 2 { 2 } else { 3 };
+    // A run with filters or an external processor has no bodies for it.
+    let kinds = if seed % 5 == 2 || seed % 4 == 2 { 2 } else { 3 };
     let (ask, body) = match world.below(kinds) {
         0 => (AuthzRequest::Path("/verify".into()), 0),
         1 => (AuthzRequest::Prefix("/ask".into()), 0),

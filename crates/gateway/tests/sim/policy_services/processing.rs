@@ -50,7 +50,13 @@ pub(super) fn root() -> Vec<u8> {
     reply(REQUEST_HEAD, &[proto::headers(&[proto::set("x-passed", "root")])])
 }
 
-/// Returns the same with a header that cannot be sent.
+/// Returns a response to the other head.
+pub(super) fn misplaced(is_response: bool) -> Vec<u8> {
+    let part = if is_response { REQUEST_HEAD } else { RESPONSE_HEAD };
+    reply(part, &[proto::headers(&[proto::set("x-passed", "root")])])
+}
+
+/// Returns a response to the head of a request with a header that cannot be sent.
 pub(super) fn forbidden() -> Vec<u8> {
     let changes = [proto::set("x-passed", "root"), proto::set("a b", "1")];
     reply(REQUEST_HEAD, &[proto::headers(&changes)])
