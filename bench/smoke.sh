@@ -22,5 +22,5 @@ check() {
 }
 export -f check
 # Their servers and clients wait for each other: several at once, the longest first. Exit code 123: a module failed.
-printf '%s\n' test_client test_bench test_http test_tls test_push test_cluster test_h2 test_h2proxy test_ws test_shop test_proxy test_policies test_tune_noise test_programs test_chart test_readme |
+printf '%s\n' test_client test_bench test_http test_tls test_push test_cluster test_h2 test_h2proxy test_ws test_shop test_proxy test_policies test_extensions test_tune_noise test_programs test_chart test_readme |
   xargs -P "$(($(nproc) + 1))" -I '{}' bash -c 'check "{}"'

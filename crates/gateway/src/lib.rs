@@ -6,6 +6,7 @@
 
 mod balance;
 mod compile;
+mod ext_proc;
 pub mod fault;
 pub mod filter;
 #[cfg(feature = "fuzzing")]

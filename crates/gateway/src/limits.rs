@@ -178,6 +178,31 @@ pub const AUTHZ_CHANGES: usize = 128;
 /// Bytes of the dynamic metadata of such a response, as JSON, in the access log. Longer metadata is not logged.
 pub const AUTHZ_METADATA_BYTES: usize = 1024;
 
+/// Descriptors of a rate limit service policy, and entries of a descriptor. With more the rule is broken.
+pub const RATE_DESCRIPTORS: usize = 16;
+
+/// Time limit of a call to a rate limit service, connecting included, unless configured.
+pub const RATE_SERVICE_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// Bytes of the response of a rate limit service. A longer one counts as a failure of the service.
+pub const RATE_MESSAGE_BYTES: u32 = 128 * 1024;
+
+/// Headers that such a response adds. With more it counts as a failure of the service; further headers of a refusal are not sent.
+pub const RATE_CHANGES: usize = 128;
+
+/// Time limit of the response of an external processor to one message, connecting included, unless configured.
+pub const PROCESSOR_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// The longest configurable time limit of such a response, and the longest time that a processor may request. Both together are below
+/// [`FILTER_WAIT`].
+pub const PROCESSOR_TIMEOUT_MOST: Duration = Duration::from_secs(10);
+
+/// Bytes of a message of an external processor. A longer one counts as a failure of the service.
+pub const PROCESSOR_MESSAGE_BYTES: u32 = 1536 * 1024;
+
+/// Changes of headers that such a message demands. With more it counts as a failure of the service.
+pub const PROCESSOR_CHANGES: usize = 128;
+
 /// Bytes of the intermediate certificates of a client that are forwarded to an upstream. With more none are.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
 
@@ -515,6 +540,8 @@ const _: () = {
     assert!(DATAGRAM_SESSIONS <= UPSTREAM_REQUESTS);
     assert!(DATAGRAM_SESSIONS_PER_ADDRESS < DATAGRAM_SESSIONS);
     assert!(FILTER_GROWTH_BYTES <= FILTER_HELD_BYTES);
+    assert!(FILTER_GROWTH_BYTES + FILTER_HELD_BYTES < PROCESSOR_MESSAGE_BYTES as usize);
+    assert!(PROCESSOR_TIMEOUT_MOST.as_secs() * 2 < FILTER_WAIT.as_secs());
     assert!(RATE_KEYS <= RATE_KEYS_MOST);
     assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);
     assert!(NAME_BYTES <= 255 && HOSTNAME_BYTES <= 255);

@@ -345,7 +345,7 @@ pub(super) const SUITES: &[Suite] = &[
     },
     Suite {
         name: "extensions",
-        about: "Envoy and the gateway in front of the same authorization service (grpcio) and origin: 750 generated requests, the same attributes, decisions, requests and responses; two minutes, needs Python and its package registry",
+        about: "Envoy and the gateway in front of the same authorization service, rate limit service and external processor (grpcio) and origin: 750, 600 and 600 generated requests, the same queries, decisions, requests and responses; and the guides with services over gRPC, run by their own text; six minutes, needs root, Python and its package registry",
         lines: &[
             RELEASE,
             Line::new("tests/extensions/run.sh target/release/ringmain"),

@@ -97,9 +97,17 @@ const PAGES: [Page; 17] = [
     Page {
         file: "policies.md",
         title: "Policies",
-        objects: &["Policies", "Addresses", "ClientCertificate", "Filter", "Inject"],
+        objects: &[
+            "Policies",
+            "Addresses",
+            "ClientCertificate",
+            "ExternalProcessor",
+            "Filter",
+            "Inject",
+        ],
         guides: &[
             ("fault-injection", "fault injection"),
+            ("ext-proc", "external processing"),
             ("custom-filters", "custom filters"),
         ],
     },
@@ -124,9 +132,17 @@ const PAGES: [Page; 17] = [
     Page {
         file: "rate-limits.md",
         title: "Rate limits, concurrency and load shedding",
-        objects: &["RateLimit", "Concurrency", "Shed"],
+        objects: &[
+            "RateLimit",
+            "RateLimitService",
+            "RateLimitDescriptor",
+            "RateLimitEntry",
+            "Concurrency",
+            "Shed",
+        ],
         guides: &[
             ("rate-limits", "rate limits"),
+            ("rate-limit-service", "a rate limit service"),
             ("concurrency-and-load-shedding", "concurrency and load shedding"),
         ],
     },

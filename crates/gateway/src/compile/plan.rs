@@ -157,7 +157,7 @@ impl Plan {
         Ok(Plan {
             number: OnceLock::new(),
             policies,
-            filters: known.compile_filters(rule)?,
+            filters: known.compile_filters(rule, registry)?,
             response,
             backends,
             weight,

@@ -143,8 +143,8 @@ faults! {
     RequestsFull "requests_full" Gateway 503 Never "upstream request limit reached",
     /// The rule's limit of requests in flight is reached.
     ConcurrencyFull "concurrency_full" Gateway 503 Never "concurrency limit reached",
-    /// The shared rate limit store does not respond, and the limit is configured to deny in that case.
-    LimiterDown "limiter_down" Gateway 503 Never "rate limit store unavailable",
+    /// The shared rate limit store or the rate limit service does not respond, and the limit is configured to deny in that case.
+    LimiterDown "limiter_down" Gateway 503 Never "rate limiter unavailable",
     /// The worker is overloaded, and the rule allows its requests to be shed.
     Shed "shed" Gateway 503 Never "server overloaded",
     /// An error by the rule's fault injection.
@@ -163,6 +163,8 @@ faults! {
     RequestTimeout "request_timeout" Gateway 504 Never "request timeout",
     /// The external authorization service does not respond, or its response is invalid.
     AuthzUnavailable "authz_unavailable" Upstream 503 Never "authorization service unavailable",
+    /// The external processor does not respond, or its response is invalid.
+    ProcessorUnavailable "processor_unavailable" Upstream 503 Never "external processor unavailable",
     /// The upstream has no endpoints.
     NoEndpoints "no_endpoints" Upstream 503 Never "upstream has no endpoints",
     /// All endpoints are unhealthy, and the panic threshold does not apply.

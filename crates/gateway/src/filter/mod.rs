@@ -36,14 +36,27 @@ pub use self::body::{RequestBody, ResponseBody};
 pub(crate) use self::head::{FilterEdits, RequestContext};
 pub use self::head::{RequestHead, RequestInfo, ResponseHead};
 pub use self::registry::Filters;
-pub(crate) use self::registry::{Hook, Instance, RunningFilter, Use};
+pub(crate) use self::registry::{Factory, Hook, Instance, RunningFilter, Use, UseKind, create_instance};
 pub use self::response::FilterResponse;
+use crate::fault::Fault;
 pub use crate::model::{FilterUse, Options};
 pub use ringmain_engine::Cx;
 
 /// The error of a hook: any error type, or a text. The request is answered 500 (`filter_failed`), or its response aborted if it has
 /// started, and the text is logged.
 pub type FilterError = Box<dyn std::error::Error>;
+
+/// A fault of a filter of the gateway's own, in place of [`FilterFailed`](Fault::FilterFailed).
+#[derive(Debug)]
+pub(crate) struct FilterFault(pub(crate) Fault);
+
+impl std::fmt::Display for FilterFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for FilterFault {}
 
 /// The result of a hook.
 pub type Outcome<'a> = Result<Flow<'a>, FilterError>;

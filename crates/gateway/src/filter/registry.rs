@@ -12,11 +12,12 @@ use super::{
     ExchangeEnd, Filter, FilterError, Outcome, RequestBody, RequestHead, RequestInfo, ResponseBody,
     ResponseHead,
 };
+use crate::ext_proc::Processor;
 use crate::model::{FilterUse, Name, Options, Policy, Rule};
 use ringmain_engine::Cx;
 
 /// Creates the filter of a use for each worker.
-type Factory = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
+pub(crate) type Factory = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
 /// Creates such a constructor from the options of a use.
 type FilterKind = dyn Fn(&Options) -> Result<Arc<Factory>, FilterError> + Send + Sync;
 
@@ -92,18 +93,19 @@ impl Filters {
         uses(rule).try_for_each(|filter| self.factory(filter).map(drop))
     }
 
-    /// Returns the filters of a rule; `None`: it has none. `last_id` is the last number that was assigned.
-    pub(crate) fn compile(&self, rule: &Rule, last_id: &mut u64) -> Result<Option<Box<[Use]>>, String> {
+    /// Returns the filters of a rule. `last_id` is the last number that was assigned.
+    pub(crate) fn compile(&self, rule: &Rule, last_id: &mut u64) -> Result<Vec<Use>, String> {
         let all = uses(rule).map(|filter| {
             *last_id += 1;
             Ok(Use {
-                id: *last_id,
                 name: filter.name.clone(),
-                factory: self.factory(filter)?,
+                kind: UseKind::Custom {
+                    id: *last_id,
+                    factory: self.factory(filter)?,
+                },
             })
         });
-        let all: Box<[Use]> = all.collect::<Result<_, String>>()?;
-        Ok((!all.is_empty()).then_some(all))
+        all.collect()
     }
 
     fn factory(&self, filter: &FilterUse) -> Result<Arc<Factory>, String> {
@@ -144,24 +146,50 @@ impl fmt::Debug for Filters {
 
 /// A use of a filter in a configuration.
 pub(crate) struct Use {
-    /// Unique, and never reused.
-    pub(crate) id: u64,
     pub(crate) name: Name,
-    factory: Arc<Factory>,
+    pub(crate) kind: UseKind,
+}
+
+/// The kind of a filter.
+pub(crate) enum UseKind {
+    /// A filter of the program.
+    Custom {
+        /// Unique, and never reused.
+        id: u64,
+        factory: Arc<Factory>,
+    },
+    /// An external processor.
+    Processor(Processor),
 }
 
 impl Use {
-    /// Creates a worker's filter for this use. `None`: the constructor panicked.
-    pub(crate) fn instance(&self, cx: &Cx) -> Option<Rc<dyn Instance>> {
-        catch_unwind(AssertUnwindSafe(|| (self.factory)(cx))).ok()
+    /// Returns the use of an external processor.
+    pub(crate) fn processor(processor: Processor) -> Use {
+        Use {
+            name: "ext_proc".into(),
+            kind: UseKind::Processor(processor),
+        }
     }
+
+    /// Returns the number of a filter of the program.
+    pub(crate) fn custom_id(&self) -> Option<u64> {
+        match self.kind {
+            UseKind::Custom { id, .. } => Some(id),
+            UseKind::Processor(_) => None,
+        }
+    }
+}
+
+/// Creates a worker's filter of the program. `None`: the constructor panicked.
+pub(crate) fn create_instance(factory: &Factory, cx: &Cx) -> Option<Rc<dyn Instance>> {
+    catch_unwind(AssertUnwindSafe(|| factory(cx))).ok()
 }
 
 impl fmt::Debug for Use {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Use")
-            .field("id", &self.id)
             .field("name", &self.name)
+            .field("id", &self.custom_id())
             .finish_non_exhaustive()
     }
 }

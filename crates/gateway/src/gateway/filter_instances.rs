@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ringmain_engine::Cx;
 
 use crate::compile::plan::Plan;
-use crate::filter::{Instance, Use};
+use crate::filter::{Factory, Instance, Use, create_instance};
 use crate::table::Table;
 
 /// Filter instances by the number of their use.
@@ -16,12 +16,12 @@ pub(crate) struct FilterInstances(RefCell<BTreeMap<u64, Rc<dyn Instance>>>);
 
 impl FilterInstances {
     /// Returns the instance for a use, creating it if necessary. `None`: its constructor panicked.
-    pub(crate) fn get_or_create(&self, filter: &Use, cx: &Cx) -> Option<Rc<dyn Instance>> {
-        if let Some(found) = self.0.borrow().get(&filter.id) {
+    pub(crate) fn get_or_create(&self, id: u64, factory: &Factory, cx: &Cx) -> Option<Rc<dyn Instance>> {
+        if let Some(found) = self.0.borrow().get(&id) {
             return Some(Rc::clone(found));
         }
-        let instance = filter.instance(cx)?;
-        self.0.borrow_mut().insert(filter.id, Rc::clone(&instance));
+        let instance = create_instance(factory, cx)?;
+        self.0.borrow_mut().insert(id, Rc::clone(&instance));
         Some(instance)
     }
 
@@ -34,7 +34,7 @@ impl FilterInstances {
         let plans =
             routes.flat_map(|route| (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()));
         let uses = plans.filter_map(|plan| plan.filters.as_deref()).flatten();
-        let ids: BTreeSet<u64> = uses.map(|filter| filter.id).collect();
+        let ids: BTreeSet<u64> = uses.filter_map(Use::custom_id).collect();
         let removed: Vec<_> = {
             let mut all = self.0.borrow_mut();
             all.extract_if(.., |id, _| !ids.contains(id)).collect()

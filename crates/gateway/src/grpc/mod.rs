@@ -42,6 +42,8 @@ pub(crate) struct GrpcCall<'a> {
     pub(crate) metadata: &'a FieldBlock,
     /// The deadline, of which the service is informed by `grpc-timeout`.
     pub(crate) until: Time,
+    /// The deadline is that of the first message, and unknown to the service: the caller limits each wait.
+    pub(crate) is_stream: bool,
     /// The limit of a received message in bytes; a longer one is an error.
     pub(crate) message_limit: u32,
     /// The call may go to an endpoint that is ejected or fails its health check if there is no other.

@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::time::Duration;
 
 use prost::Message;
 use ringmain_wire::grpc::{Code, ContentType, Dialect, decode_message, write_timeout};
@@ -48,10 +49,12 @@ impl GrpcStream {
             UpstreamConn::Http1(_) => return Err(Fault::NoHttp2),
         };
         // At least 1 ms: an expired deadline is not the absence of a deadline.
-        let remaining = endpoints.remaining().max(std::time::Duration::from_millis(1));
+        let remaining = endpoints.remaining().max(Duration::from_millis(1));
         stream.set_deadline(Some(remaining));
         let mut timeout = String::new();
-        write_timeout(&mut timeout, remaining);
+        if !call.is_stream {
+            write_timeout(&mut timeout, remaining);
+        }
         let fields = head_fields(&timeout, call.metadata).map_err(|misuse| {
             log::error!(
                 "the head of a call to `{}` cannot be written: {misuse}",
@@ -89,6 +92,11 @@ impl GrpcStream {
     /// The service accepts no more of the request; it may have responded all the same.
     pub(crate) async fn send(&self, message: &impl Message) -> Result<(), BodyRefused> {
         self.stream.send_body(&frame(message)?).await
+    }
+
+    /// Limits the waits that follow, in place of the deadline of the call.
+    pub(crate) fn limit_wait(&self, span: Duration) {
+        self.stream.set_deadline(Some(span));
     }
 
     /// Ends the messages to the service.
@@ -133,7 +141,7 @@ impl GrpcStream {
     }
 
     /// Returns the HTTP status of the response; 0 before its head.
-    pub(super) fn http_status(&self) -> u16 {
+    pub(crate) fn http_status(&self) -> u16 {
         self.http_status.get()
     }
 
@@ -192,11 +200,13 @@ impl std::fmt::Debug for GrpcStream {
     }
 }
 
-/// Returns the fields of a call's head.
+/// Returns the fields of a call's head. An empty `timeout` is none.
 fn head_fields(timeout: &str, metadata: &FieldBlock) -> Result<FieldBlock, ringmain_wire::h1::Misuse> {
     let mut fields = FieldBlock::new();
     fields.push("te", b"trailers")?;
-    fields.push("grpc-timeout", timeout.as_bytes())?;
+    if !timeout.is_empty() {
+        fields.push("grpc-timeout", timeout.as_bytes())?;
+    }
     fields.push("content-type", b"application/grpc")?;
     fields.push("user-agent", b"ringmain")?;
     fields.append(metadata);

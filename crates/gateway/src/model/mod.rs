@@ -51,6 +51,7 @@
 
 mod action;
 mod channel;
+mod ext_proc;
 mod filter;
 mod jwt;
 mod limits;
@@ -63,6 +64,7 @@ mod policy;
 mod process;
 mod push;
 mod push_cluster;
+mod rate_service;
 mod route;
 mod secret_params;
 mod sources;
@@ -80,6 +82,7 @@ pub use action::{
     Redirect, Rewrite, StaticBody, StatusHeaders, StatusRange, Target, WeightedBackend,
 };
 pub use channel::{CHANNEL_BOUNDS, ChannelBound, ChannelTemplate, RecordParts, Subject, SubjectPattern};
+pub use ext_proc::{BodyMode, ExternalProcessor, ProcessingMode};
 pub use filter::{FilterUse, Options};
 pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
@@ -110,6 +113,7 @@ pub use push_cluster::{
     JetStreamLog, KafkaLog, PUSH_LOG_PARTITIONS, PushCluster, PushClusterTls, PushLog, PushLogEngine,
     PushMembership, PushRebalance, PushRole, PushService, PushServicePort, PushTakeover, RedisLog, RedisLoss,
 };
+pub use rate_service::{RateDescriptor, RateEntry, RateEntryValue, RateService};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, DatagramSessions, Retry, RetryOn, Route, Rule, StreamRoute,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::jwt::Jwt;
 use super::{
-    Concurrency, FaultInjection, FilterUse, HeaderName, LoadShedding, MethodName, Network, Origin, RateLimit,
+    Concurrency, ExternalProcessor, FaultInjection, FilterUse, HeaderName, LoadShedding, MethodName, Network,
+    Origin, RateLimit, RateService,
 };
 use super::{Hostname, PasswordHash, StatusRange, Target};
 
@@ -33,12 +34,16 @@ pub enum Policy {
     ExternalAuth(Arc<ExternalAuth>),
     /// Limits requests per period.
     RateLimit(Arc<RateLimit>),
+    /// Queries an external rate limit service.
+    RateService(Arc<RateService>),
     /// Limits concurrent requests.
     Concurrency(Arc<Concurrency>),
     /// Refuses requests first under overload.
     Shed(LoadShedding),
     /// Injects faults.
     Inject(Arc<FaultInjection>),
+    /// Passes requests and responses through an external processor, before custom filters.
+    Processor(Arc<ExternalProcessor>),
     /// Passes requests and responses through a custom filter. Several filters apply in their order.
     Filter(Arc<FilterUse>),
 }

@@ -81,6 +81,8 @@ impl Rule {
                     | Policy::Jwt(_)
                     | Policy::ExternalAuth(_)
                     | Policy::RateLimit(_)
+                    | Policy::RateService(_)
+                    | Policy::Processor(_)
                     | Policy::Filter(_)
             )
         };

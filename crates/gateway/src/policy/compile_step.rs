@@ -10,6 +10,7 @@ use super::ip_access::IpAccess;
 use super::jwt::JwtAuth;
 use super::load_shedding::LoadShedder;
 use super::rate_limit::RateLimits;
+use super::rate_service::RateService;
 use super::{PolicyRegistry, PolicyStep, UsedHeaders};
 use crate::model::{Name, Policy};
 use crate::upstream::registry::UpstreamRegistry as Upstreams;
@@ -27,6 +28,10 @@ pub(super) fn compile_step(
         Policy::Addresses(policy) => PolicyStep::Addresses(IpAccess::compile(policy)),
         // The proxy applies these around the rule's action.
         Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => return Ok(None),
+        Policy::Processor(policy) => {
+            names.written.extend(policy.upstream_headers.iter().cloned());
+            return Ok(None);
+        }
         Policy::ClientCertificate(policy) => {
             PolicyStep::Certificate(CertificateAuth::compile(policy, false, names))
         }
@@ -37,6 +42,9 @@ pub(super) fn compile_step(
         Policy::Jwt(policy) => PolicyStep::Jwt(JwtAuth::compile(policy, names, registry, upstreams)?),
         Policy::ExternalAuth(policy) => PolicyStep::Authz(ExternalAuthz::compile(policy, names, upstreams)?),
         Policy::RateLimit(policy) => PolicyStep::Limits(RateLimits::compile(policy, missing, upstreams)?),
+        Policy::RateService(policy) => {
+            PolicyStep::RateService(RateService::compile(policy, names, upstreams)?)
+        }
         Policy::Concurrency(policy) => PolicyStep::Concurrency(ConcurrencyLimits::compile(policy, counters)),
         Policy::Shed(policy) => PolicyStep::Shed(LoadShedder(policy.max_delay)),
         Policy::Inject(policy) => PolicyStep::Inject(FaultInjector::compile(policy, &mut names.hidden)),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use ringmain_web::{Reply, Request};
 use ringmain_wire::h1::FieldBlock;
 
-use super::authz::HeaderChange;
 use super::body_buffer::CollectedBody;
+use super::header_change::HeaderChange;
 use super::jwt::TokenClaims;
 use crate::filter::FilterEdits;
 use crate::gateway::Worker;

@@ -19,7 +19,9 @@ mod compile_step;
 mod concurrency;
 mod context;
 mod credential_cache;
+pub(crate) mod envoy_messages;
 mod fault_injection;
+pub(crate) mod header_change;
 pub(crate) mod http_client;
 mod ip_access;
 pub(crate) mod jwt;
@@ -27,7 +29,9 @@ mod limit_key;
 mod load_shedding;
 pub(crate) mod passwords;
 mod rate_limit;
+mod rate_service;
 mod redis;
+mod refusal;
 mod reserved_headers;
 mod satisfy_any;
 pub(crate) mod service_endpoints;
@@ -37,8 +41,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use ringmain_web::Request;
-use ringmain_wire::h1::FieldBlock;
 
+use crate::ext_proc::Processor;
 use crate::fault::Fault;
 use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
@@ -47,7 +51,6 @@ use crate::proxy::RequestRoute;
 use crate::upstream::registry::UpstreamRegistry as Upstreams;
 use api_keys::ApiKeyAuth;
 use authz::ExternalAuthz;
-pub(crate) use authz::HeaderChange;
 #[cfg(feature = "fuzzing")]
 pub(crate) use authz::authz_outcome;
 use basic_auth::PasswordAuth;
@@ -58,11 +61,14 @@ pub(crate) use context::{Cleared, PolicyRecord};
 use context::{ContextPool, PolicyContext, add_header};
 pub(crate) use credential_cache::CredentialCache;
 use fault_injection::FaultInjector;
+pub(crate) use header_change::HeaderChange;
 use ip_access::IpAccess;
 use jwt::{JwtAuth, KeyProvider};
 use load_shedding::LoadShedder;
 use rate_limit::RateLimits;
+use rate_service::RateService;
 pub(crate) use redis::RedisBreakers;
+pub(crate) use refusal::{ExternalResponse, Refusal};
 pub(crate) use reserved_headers::{ReservedHeaders, targets_any};
 use satisfy_any::SatisfyAny;
 
@@ -77,16 +83,22 @@ pub(crate) enum Phase {
     Cors,
     /// Rate limits whose key is in the request itself: before any expensive computation.
     Rate,
+    /// A rate limit service, unless it needs the identity: after the limits of this process, whose refusals cause no call.
+    RateService,
     /// Authentication: the identity of the client by its credentials.
     Authentication,
     /// Authorization by an external service.
     Authorization,
     /// Rate limits by identity.
     IdentityRate,
+    /// A rate limit service with descriptors by identity.
+    IdentityRateService,
     /// Concurrency limits: after all policies that may refuse, so that refused requests occupy no slots.
     Concurrency,
     /// Fault injection.
     Inject,
+    /// External processors.
+    Processors,
     /// The program's own filters: after all policies that may refuse, and with the identity known.
     Filters,
 }
@@ -98,11 +110,14 @@ pub(crate) const PHASES: &[Phase] = &[
     Phase::Addresses,
     Phase::Cors,
     Phase::Rate,
+    Phase::RateService,
     Phase::Authentication,
     Phase::Authorization,
     Phase::IdentityRate,
+    Phase::IdentityRateService,
     Phase::Concurrency,
     Phase::Inject,
+    Phase::Processors,
     Phase::Filters,
 ];
 
@@ -120,9 +135,12 @@ impl Phase {
             Policy::ExternalAuth(_) => Phase::Authorization,
             Policy::RateLimit(policy) if limit_key::needs_identity(&policy.by) => Phase::IdentityRate,
             Policy::RateLimit(_) => Phase::Rate,
+            Policy::RateService(policy) if policy.needs_identity() => Phase::IdentityRateService,
+            Policy::RateService(_) => Phase::RateService,
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
             Policy::Inject(_) => Phase::Inject,
+            Policy::Processor(_) => Phase::Processors,
             Policy::Filter(_) => Phase::Filters,
         }
     }
@@ -170,6 +188,7 @@ enum PolicyStep {
     Authz(ExternalAuthz),
     /// All rate limits of a phase.
     Limits(RateLimits),
+    RateService(RateService),
     /// All concurrency limits of a rule.
     Concurrency(ConcurrencyLimits),
     Shed(LoadShedder),
@@ -243,12 +262,23 @@ impl PolicyRegistry {
         &self.reserved_headers
     }
 
-    /// Returns the filters of a rule.
+    /// Returns the filters of a rule: its external processors, then those of the program.
     ///
     /// # Errors
     /// The reason that a filter of the rule cannot be used.
-    pub(crate) fn compile_filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
-        self.filters.compile(rule, &mut self.last_filter)
+    pub(crate) fn compile_filters(
+        &mut self,
+        rule: &Rule,
+        upstreams: &Upstreams,
+    ) -> Result<Option<Box<[Use]>>, String> {
+        let processors = rule.policies.iter().filter_map(|policy| match policy {
+            Policy::Processor(policy) => Some(policy),
+            _ => None,
+        });
+        let processors = processors.map(|policy| Processor::compile(policy, upstreams).map(Use::processor));
+        let mut uses: Vec<Use> = processors.collect::<Result<_, String>>()?;
+        uses.extend(self.filters.compile(rule, &mut self.last_filter)?);
+        Ok((!uses.is_empty()).then(|| uses.into()))
     }
 
     /// Sets up the provider of push clients' tokens, if one is configured.
@@ -317,39 +347,6 @@ pub(crate) struct PolicyInput<'a, 'r> {
     pub(crate) req: &'a Request<'r>,
 }
 
-/// The reason for a refusal, and its response.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    pub(crate) fault: Fault,
-    /// Replaces the fault's status.
-    pub(crate) status: Option<u16>,
-    /// Headers of the response: a challenge (RFC 9110 §11.6.1), or the time to retry after.
-    pub(crate) fields: FieldBlock,
-    /// The response of an external service, in place of the fault's status and text.
-    pub(crate) response: Option<ExternalResponse>,
-    /// The access log fields of the policies before the one that refused.
-    pub(crate) record: PolicyRecord,
-}
-
-/// The response of an external service.
-#[derive(Debug)]
-pub(crate) struct ExternalResponse {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-}
-
-impl From<Fault> for Box<Refusal> {
-    fn from(fault: Fault) -> Box<Refusal> {
-        Box::new(Refusal {
-            fault,
-            status: None,
-            fields: FieldBlock::new(),
-            response: None,
-            record: PolicyRecord::default(),
-        })
-    }
-}
-
 /// The result of an evaluation that does not wait.
 #[derive(Debug)]
 pub(crate) enum PolicyOutcome {
@@ -357,25 +354,6 @@ pub(crate) enum PolicyOutcome {
     Refused(Box<Refusal>),
     /// A policy has to wait. Nothing was changed: [`evaluate`] starts over.
     Pending,
-}
-
-impl Refusal {
-    /// Adds the access log fields of the policies that the request had passed.
-    fn with_record_of(mut self: Box<Refusal>, cleared: &Cleared) -> Box<Refusal> {
-        if let Some(record) = cleared.record() {
-            self.record.clone_from(record);
-        }
-        self
-    }
-
-    /// Creates a refusal with a challenge (RFC 9110 §11.6.1).
-    fn with_challenge(fault: Fault, challenge: &str) -> Box<Refusal> {
-        let mut refusal: Box<Refusal> = fault.into();
-        if let Err(misuse) = refusal.fields.push("WWW-Authenticate", challenge.as_bytes()) {
-            log::error!("a challenge cannot be sent: {misuse}");
-        }
-        refusal
-    }
 }
 
 type StepResult = Result<(), Box<Refusal>>;
@@ -533,7 +511,7 @@ impl PolicyStep {
             PolicyStep::Basic(policy) => policy.must_wait(at),
             PolicyStep::Any(any) => any.must_wait(at),
             PolicyStep::Jwt(policy) => policy.must_wait(at),
-            PolicyStep::Authz(_) => true,
+            PolicyStep::Authz(_) | PolicyStep::RateService(_) => true,
             PolicyStep::Inject(policy) => policy.must_wait(at),
             PolicyStep::Limits(limits) => limits.needs_redis(),
         }
@@ -548,8 +526,9 @@ impl PolicyStep {
             PolicyStep::Keys(policy) => policy.check(at, cleared),
             PolicyStep::Jwt(policy) => policy.check(at, cleared),
             PolicyStep::Any(any) => any.check(at, cleared),
-            // External authorization always has to wait.
+            // External services always have to wait.
             PolicyStep::Authz(_) => Err(Fault::AuthzUnavailable.into()),
+            PolicyStep::RateService(_) => Err(Fault::LimiterDown.into()),
             PolicyStep::Limits(limits) => limits.check(at, cleared),
             PolicyStep::Concurrency(concurrency) => concurrency.check(at, cleared),
             PolicyStep::Shed(policy) => policy.check(at),
@@ -564,6 +543,7 @@ impl PolicyStep {
             PolicyStep::Jwt(policy) => policy.check_async(at, cleared).await,
             PolicyStep::Any(any) => any.check_async(at, cleared).await,
             PolicyStep::Authz(policy) => policy.check_async(at, cleared).await,
+            PolicyStep::RateService(policy) => policy.check_async(at, cleared).await,
             PolicyStep::Inject(policy) => policy.check_async(at).await,
             PolicyStep::Limits(limits) => limits.check_async(at, cleared).await,
             _ => self.check(at, cleared),

@@ -121,6 +121,8 @@ fn written_headers(policy: &Policy) -> Vec<HeaderName> {
         Policy::ApiKeys(policy) => ApiKeyAuth::written_headers(policy).collect(),
         Policy::Jwt(policy) => JwtAuth::written_headers(policy).collect(),
         Policy::ExternalAuth(policy) => ExternalAuthz::written_headers(policy).collect(),
+        Policy::RateService(policy) => policy.upstream_headers.clone(),
+        Policy::Processor(policy) => policy.upstream_headers.clone(),
         Policy::Addresses(_)
         | Policy::Cors(_)
         | Policy::RateLimit(_)

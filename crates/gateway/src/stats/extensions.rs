@@ -18,6 +18,10 @@ pub enum ExtensionKind {
     AuthzHttp,
     /// External authorization over gRPC.
     AuthzGrpc,
+    /// A rate limit service.
+    RateLimit,
+    /// An external processor: each message to it is a call.
+    Processor,
 }
 
 /// The outcome of a call.
@@ -38,6 +42,8 @@ impl ExtensionKind {
         match self {
             ExtensionKind::AuthzHttp => "authz_http",
             ExtensionKind::AuthzGrpc => "authz_grpc",
+            ExtensionKind::RateLimit => "rate_limit",
+            ExtensionKind::Processor => "ext_proc",
         }
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::model::{
-    Action, Affinity, AffinityBy, ExternalAuth, FaultInjection, Forward, Fraction, HeaderChanges,
-    PathRewrite, Policy, RateKey, RateLimit, Redirect, Rewrite, Rule, StatusHeaders, Target, Upstream,
-    UpstreamProtocol, WeightedBackend,
+    Action, Affinity, AffinityBy, BodyMode, ExternalAuth, ExternalProcessor, FaultInjection, Forward,
+    Fraction, HeaderChanges, PathRewrite, Policy, ProcessingMode, RateKey, RateLimit, RateService, Redirect,
+    Rewrite, Rule, StatusHeaders, Target, Upstream, UpstreamProtocol, WeightedBackend,
 };
 use crate::policy;
 
@@ -139,6 +139,7 @@ fn describe_policy(policy: &Policy) -> String {
             let verb = if policy.log_only { "log above" } else { "limit to" };
             format!("{verb} {requests} requests per {per:?}, burst {burst}, {by}")
         }
+        Policy::RateService(policy) => describe_rate_service(policy),
         Policy::Concurrency(policy) => {
             let by = match policy.by.len() {
                 0 => String::new(),
@@ -148,6 +149,7 @@ fn describe_policy(policy: &Policy) -> String {
         }
         Policy::Shed(policy) => format!("shed requests queued for longer than {:?}", policy.max_delay),
         Policy::Inject(policy) => describe_injection(policy),
+        Policy::Processor(policy) => describe_processor(policy),
         // Options may be secrets.
         Policy::Filter(policy) => format!("filter `{}`", policy.name),
         Policy::SatisfyAny => "satisfy any of:".to_owned(),
@@ -258,6 +260,39 @@ fn describe_authz(policy: &ExternalAuth) -> String {
     let service = describe_target(&policy.upstream);
     let protocol = policy.grpc().map_or("", |_| " over gRPC");
     format!("authorize by {service}{protocol}{body}{open}")
+}
+
+fn describe_rate_service(policy: &RateService) -> String {
+    let open = if policy.fail_open { ", fail open" } else { "" };
+    let service = describe_target(&policy.upstream);
+    let count = policy.descriptors.len();
+    let plural = if count == 1 { "" } else { "s" };
+    let domain = &policy.domain;
+    format!("rate limit by {service} over gRPC: domain `{domain}`, {count} descriptor{plural}{open}")
+}
+
+fn describe_processor(policy: &ExternalProcessor) -> String {
+    let ProcessingMode {
+        request_headers,
+        response_headers,
+        request_body,
+        response_body,
+    } = policy.mode;
+    let body = |whose: &str, mode| match mode {
+        BodyMode::None => None,
+        BodyMode::Buffered => Some(format!("the whole {whose} body")),
+        BodyMode::Streamed => Some(format!("the {whose} body in pieces")),
+    };
+    let parts = [
+        request_headers.then(|| "the request headers".to_owned()),
+        body("request", request_body),
+        response_headers.then(|| "the response headers".to_owned()),
+        body("response", response_body),
+    ];
+    let parts = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let open = if policy.fail_open { ", fail open" } else { "" };
+    let service = describe_target(&policy.upstream);
+    format!("process by {service} over gRPC: {parts}{open}")
 }
 
 fn describe_affinity(affinity: &Affinity) -> String {

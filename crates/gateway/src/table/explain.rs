@@ -269,7 +269,11 @@ fn match_rejection(found: &Match, facts: &RequestFacts<'_>) -> RejectionReason {
     {
         return RejectionReason::Method(format!("matches only {}, not {}", method.as_str(), facts.method));
     }
-    if let Some(header) = found.headers.iter().find(|header| !matches_header(header, facts)) {
+    if let Some(header) = found
+        .headers
+        .iter()
+        .find(|header| !matches_header(header, &facts.headers))
+    {
         let name = header.name.as_str();
         return RejectionReason::Header(format!(
             "header `{name}` is not {}",

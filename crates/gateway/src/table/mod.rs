@@ -70,6 +70,7 @@ use host_map::{HostMap, StreamMap};
 pub(crate) use list_diff::{ListDiff, have_same_objects};
 pub use problem::{ConfigPart, Consequence, Problem};
 pub(crate) use request::{announced_method, cors_policy, is_token};
+pub(crate) use request_facts::matches_header;
 pub use request_facts::{Headers, RequestFacts, normalize_host};
 use route_index::RouteIndex;
 use successor::{guards_paths, is_guarded};

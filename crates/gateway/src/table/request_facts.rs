@@ -80,7 +80,10 @@ pub(super) fn matches_predicates(found: &Match, facts: &RequestFacts<'_>) -> boo
         .method
         .as_ref()
         .is_none_or(|method| method.as_str() == facts.method)
-        && found.headers.iter().all(|header| matches_header(header, facts))
+        && found
+            .headers
+            .iter()
+            .all(|header| matches_header(header, &facts.headers))
         && found
             .query
             .iter()
@@ -105,14 +108,12 @@ pub(super) fn trim_final_slash(prefix: &str) -> &str {
 }
 
 /// Returns whether a header condition matches.
-pub(super) fn matches_header(found: &HeaderMatch, facts: &RequestFacts<'_>) -> bool {
-    facts
-        .headers
-        .any(found.name.as_str(), |value| match &found.value {
-            ValueMatch::Present => true,
-            ValueMatch::Exact(text) => text.as_bytes() == value,
-            ValueMatch::Pattern(pattern) => pattern.matches(value),
-        })
+pub(crate) fn matches_header(found: &HeaderMatch, headers: &Headers<'_>) -> bool {
+    headers.any(found.name.as_str(), |value| match &found.value {
+        ValueMatch::Present => true,
+        ValueMatch::Exact(text) => text.as_bytes() == value,
+        ValueMatch::Pattern(pattern) => pattern.matches(value),
+    })
 }
 
 /// Returns whether a query condition matches.

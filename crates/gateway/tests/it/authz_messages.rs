@@ -12,7 +12,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// A field of bytes: a text or a message.
-fn bytes(tag: u64, value: &[u8]) -> Vec<u8> {
+pub(crate) fn bytes(tag: u64, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     varint(&mut out, tag << 3 | 2);
     varint(&mut out, value.len() as u64);
@@ -20,7 +20,7 @@ fn bytes(tag: u64, value: &[u8]) -> Vec<u8> {
     out
 }
 
-fn number(tag: u64, value: u64) -> Vec<u8> {
+pub(crate) fn number(tag: u64, value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     varint(&mut out, tag << 3);
     varint(&mut out, value);
@@ -188,7 +188,7 @@ impl Check {
 }
 
 /// Calls `read` with each field of a message: its tag, its bytes, its number.
-fn each(mut message: &[u8], read: &mut dyn FnMut(u64, &[u8], u64)) {
+pub(crate) fn each(mut message: &[u8], read: &mut dyn FnMut(u64, &[u8], u64)) {
     let varint = |message: &mut &[u8]| {
         let mut value = 0;
         for shift in 0.. {

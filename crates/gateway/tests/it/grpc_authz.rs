@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::model::{
-    self, AuthzRequest, ExternalAuth, GrpcCheck, Policy, Target, UpstreamProtocol,
-};
+use ringmain_gateway::model::{AuthzRequest, ExternalAuth, GrpcCheck, Policy, Target};
 use ringmain_wire::h2::ErrorCode;
 
 use crate::authz_messages::{self as proto, Check, denied, ok};
-use crate::h2_origin::{Framed, Peer};
+use crate::grpc_service::{self, FAILING, count, respond};
+use crate::h2_origin::Framed;
 use crate::origin::{Edge, Origin, edge, refusing_addr, to, upstream};
 use crate::policies::{ask, header, with};
 use crate::support::{Answer, PATIENCE};
@@ -23,6 +22,7 @@ on_every_backend! {
     a_response_is_changed,
     a_denial_is_its_own,
     a_failure_denies,
+    a_forbidden_change_is_a_failure,
     a_failure_allows_if_configured,
     a_failure_has_a_status_of_its_own,
     a_failure_concerns_its_own_request,
@@ -42,33 +42,16 @@ fn policy(check: GrpcCheck) -> ExternalAuth {
     }
 }
 
-fn service(addrs: &[std::net::SocketAddr]) -> Arc<model::Upstream> {
-    let mut service = upstream("authz", addrs);
-    service.protocol = UpstreamProtocol::Http2;
-    Arc::new(service)
-}
-
 fn guarded(engine: Config, origin: &Origin, authz: std::net::SocketAddr, policy: ExternalAuth) -> Edge {
     let policies = vec![Policy::ExternalAuth(Arc::new(policy))];
     let mut config = with(to(&[origin.addr], |_, _| {}), policies);
-    config.upstreams.push(service(&[authz]));
+    config.upstreams.push(grpc_service::upstream_of("authz", authz));
     edge(engine, config)
 }
 
 /// A service that responds to each query with the message that `decide` returns.
 fn deciding(decide: impl Fn(&Check) -> Vec<u8> + Send + Sync + 'static) -> Framed {
-    Framed::new(move |mut peer| {
-        while let Some((stream, asked)) = peer.request() {
-            let message = decide(&Check::parse(&asked.body));
-            respond(&mut peer, stream, &message);
-        }
-    })
-}
-
-fn respond(peer: &mut Peer, stream: ringmain_wire::h2::Stream, message: &[u8]) {
-    peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-    peer.data(stream, &proto::framed(message), false);
-    peer.trailers(stream, &[("grpc-status", "0")]);
+    grpc_service::responding(move |asked| decide(&Check::parse(asked)))
 }
 
 fn attributes_describe_the_request(engine: Config) {
@@ -216,110 +199,30 @@ fn a_denial_is_its_own(engine: Config) {
     let authz = deciding(|check| match check.get("path") {
         Some("/login") => denied(302, &[("Location", "https://id.example/")], ""),
         Some("/plain") => proto::status(7),
+        Some("/page") => denied(0, &[("Content-Type", "text/html")], "<p>no</p>"),
         _ => denied(401, &[("WWW-Authenticate", "Custom")], "<p>no</p>"),
     });
     let edge = guarded(engine, &origin, authz.addr, policy(GrpcCheck::default()));
     let refused = edge.server.get("/");
     refused.expect(401, "<p>no</p>");
     assert_eq!(refused.field("www-authenticate"), Some("Custom"));
+    assert_eq!(refused.field("content-type"), Some("text/plain"));
     let login = edge.server.get("/login");
     login.expect(302, "");
     assert_eq!(login.field("location"), Some("https://id.example/"));
+    assert_eq!(login.field("content-type"), None);
+    let page = edge.server.get("/page");
+    page.expect(403, "<p>no</p>");
+    assert_eq!(page.field("content-type"), Some("text/html"));
     assert_eq!(edge.server.get("/plain").status, 403);
-    assert_eq!(count(&edge, "authz_denied"), 3);
+    assert_eq!(count(&edge, "authz_denied"), 4);
     edge.server.shut_down();
-}
-
-fn count(edge: &Edge, label: &str) -> u64 {
-    let faults = edge.gateway.fault_counts();
-    let found = faults.iter().find(|(fault, _)| fault.label() == label);
-    found.map_or(0, |(_, count)| *count)
-}
-
-type Failing = (&'static str, fn(&mut Peer, ringmain_wire::h2::Stream));
-
-/// Services that fail, with the kind of failure.
-const FAILING: &[Failing] = &[
-    ("status", |peer, stream| {
-        let fields = [
-            ("content-type", "application/grpc"),
-            ("grpc-status", "14"),
-            ("grpc-message", "down%21"),
-        ];
-        peer.respond(stream, 200, &fields, true);
-    }),
-    ("status after an allowing message", |peer, stream| {
-        peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-        peer.data(stream, &proto::framed(&ok(&[])), false);
-        peer.trailers(stream, &[("grpc-status", "13")]);
-    }),
-    ("no status", |peer, stream| {
-        peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-        peer.data(stream, &proto::framed(&ok(&[])), true);
-    }),
-    ("no message", |peer, stream| {
-        let fields = [("content-type", "application/grpc"), ("grpc-status", "0")];
-        peer.respond(stream, 200, &fields, true);
-    }),
-    ("two messages", |peer, stream| {
-        peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-        peer.data(stream, &proto::framed(&ok(&[])).repeat(2), false);
-        peer.trailers(stream, &[("grpc-status", "0")]);
-    }),
-    ("an empty message", |peer, stream| respond(peer, stream, &[])),
-    ("another message", |peer, stream| {
-        respond(peer, stream, &[0x0a, 9, 1])
-    }),
-    ("a cut message", |peer, stream| {
-        peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-        peer.data(stream, &proto::framed(&ok(&[]))[..5], false);
-        peer.trailers(stream, &[("grpc-status", "0")]);
-    }),
-    ("a long message", |peer, stream| {
-        peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-        peer.data(stream, &[0, 0, 2, 0, 1], false);
-    }),
-    ("a compressed message", |peer, stream| {
-        peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-        let mut framed = proto::framed(&ok(&[]));
-        framed[0] = 1;
-        peer.data(stream, &framed, false);
-        peer.trailers(stream, &[("grpc-status", "0")]);
-    }),
-    ("a page", |peer, stream| {
-        peer.answer(
-            stream,
-            200,
-            &[("content-type", "text/html"), ("grpc-status", "0")],
-            b"hi",
-        );
-    }),
-    ("503", |peer, stream| peer.respond(stream, 503, &[], true)),
-    ("a forbidden change", |peer, stream| {
-        respond(peer, stream, &ok(&[proto::set(":path", "/admin")]));
-    }),
-    ("reset", |peer, stream| {
-        peer.reset(stream, ErrorCode::INTERNAL_ERROR)
-    }),
-    ("reset after the head", |peer, stream| {
-        peer.respond(stream, 200, &[("content-type", "application/grpc")], false);
-        peer.reset(stream, ErrorCode::CANCEL);
-    }),
-    ("cut", |peer, _| peer.cut()),
-];
-
-fn failing(fail: impl Fn(&mut Peer, ringmain_wire::h2::Stream) + Send + Sync + 'static) -> Framed {
-    Framed::new(move |mut peer| {
-        while let Some((stream, _)) = peer.request() {
-            fail(&mut peer, stream);
-        }
-    })
 }
 
 fn a_failure_denies(engine: Config) {
     let origin = Origin::new(|_| panic!("no request is allowed"));
     for (what, fail) in FAILING {
-        let authz = failing(*fail);
+        let authz = grpc_service::failing(*fail, ok(&[]));
         let edge = guarded(engine.clone(), &origin, authz.addr, policy(GrpcCheck::default()));
         let refused = ask(&edge, "GET", "");
         assert_eq!(refused.text(), "authorization service unavailable\n", "{what}");
@@ -350,9 +253,27 @@ fn a_failure_denies(engine: Config) {
     }
 }
 
+fn a_forbidden_change_is_a_failure(engine: Config) {
+    for (fail_open, status) in [(false, 503), (true, 200)] {
+        let origin = Origin::echo();
+        let authz = deciding(|_| ok(&[proto::set("x-user", "root"), proto::set(":path", "/admin")]));
+        let policy = ExternalAuth {
+            fail_open,
+            ..policy(GrpcCheck::default())
+        };
+        let edge = guarded(engine.clone(), &origin, authz.addr, policy);
+        assert_eq!(ask(&edge, "GET", "").status, status);
+        if fail_open {
+            let seen = origin.seen();
+            assert_eq!((seen.line(), seen.field("x-user")), ("GET / HTTP/1.1", None));
+        }
+        edge.server.shut_down();
+    }
+}
+
 fn a_failure_allows_if_configured(engine: Config) {
     for (what, fail) in FAILING {
-        let (origin, authz) = (Origin::echo(), failing(*fail));
+        let (origin, authz) = (Origin::echo(), grpc_service::failing(*fail, ok(&[])));
         let policy = ExternalAuth {
             fail_open: true,
             upstream_headers: vec![header("X-User")],
@@ -374,10 +295,13 @@ fn a_failure_allows_if_configured(engine: Config) {
         ("11", 503),
     ] {
         let origin = Origin::new(|_| panic!("no request is allowed"));
-        let authz = failing(move |peer, stream| {
-            let fields = [("content-type", "application/grpc"), ("grpc-status", grpc_status)];
-            peer.respond(stream, 200, &fields, true);
-        });
+        let authz = grpc_service::failing(
+            move |peer, stream, _| {
+                let fields = [("content-type", "application/grpc"), ("grpc-status", grpc_status)];
+                peer.respond(stream, 200, &fields, true);
+            },
+            Vec::new(),
+        );
         let policy = ExternalAuth {
             fail_open: true,
             ..policy(GrpcCheck::default())

@@ -129,7 +129,7 @@ fn who_signs_in(engine: Config) {
     right.server.shut_down();
     let wrong = edge(engine, config("sesame"));
     let refused = ask(&wrong, "GET", "");
-    refused.expect(503, "rate limit store unavailable\n");
+    refused.expect(503, "rate limiter unavailable\n");
     wrong.server.shut_down();
 }
 

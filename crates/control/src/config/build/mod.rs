@@ -2,6 +2,7 @@
 
 mod actions;
 mod app_proxy;
+mod ext_proc;
 mod filters;
 mod jwt;
 mod kubernetes;
@@ -11,6 +12,7 @@ mod policies;
 mod push;
 mod push_cluster;
 mod push_log;
+mod rate_service;
 mod routes;
 mod sources;
 mod traffic;

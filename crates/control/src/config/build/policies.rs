@@ -52,6 +52,12 @@ impl Builder<'_> {
         self.replace_policy(&mut all, part.authz, Self::build_external_auth, |policy| {
             matches!(policy, Policy::ExternalAuth(_))
         });
+        self.replace_policy(
+            &mut all,
+            part.rate_limit_service,
+            Self::build_rate_service,
+            |policy| matches!(policy, Policy::RateService(_)),
+        );
         self.add_traffic_policies(
             &mut all,
             TrafficSections {
@@ -62,6 +68,9 @@ impl Builder<'_> {
             },
             place,
         );
+        self.replace_policy(&mut all, part.ext_proc, Self::build_processor, |policy| {
+            matches!(policy, Policy::Processor(_))
+        });
         self.add_filters(&mut all, part.filters);
         all
     }
@@ -80,9 +89,11 @@ impl Builder<'_> {
             ("satisfy", of(&part.satisfy)),
             ("authz", of(&part.authz)),
             ("rate_limit", of(&part.rate_limit)),
+            ("rate_limit_service", of(&part.rate_limit_service)),
             ("concurrency", of(&part.concurrency)),
             ("shed", of(&part.shed)),
             ("inject", of(&part.inject)),
+            ("ext_proc", of(&part.ext_proc)),
             ("filters", of(&part.filters)),
         ];
         for (kind, position) in all {
@@ -281,7 +292,7 @@ impl Builder<'_> {
     }
 
     /// Checks that an upstream that is queried over gRPC uses HTTP/2.
-    fn check_http2(&self, target: &model::Target, position: FilePosition) {
+    pub(super) fn check_http2(&self, target: &model::Target, position: FilePosition) {
         let model::Target::Upstream(name) = target else {
             return;
         };

@@ -241,7 +241,7 @@ impl Builder<'_> {
             .ok()
     }
 
-    fn build_value_match(
+    pub(super) fn build_value_match(
         &self,
         at: Spanned<ShortOrFull<String, document::ValueMatch>>,
     ) -> Option<ValueMatch> {

@@ -3,12 +3,14 @@
 //!
 //! This module defines structure only; `build` validates values against each other.
 
+mod ext_proc;
 mod kubernetes;
 mod nats;
 mod policy;
 mod push;
 mod push_cluster;
 mod push_log;
+mod rate_service;
 mod route;
 mod sources;
 mod traffic;
@@ -18,12 +20,14 @@ use ringmain_gateway::model::{Addr, HeaderName, Hostname, LogDestination, Networ
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(super) use self::ext_proc::*;
 pub(super) use self::kubernetes::*;
 pub(super) use self::nats::*;
 pub(super) use self::policy::*;
 pub(super) use self::push::*;
 pub(super) use self::push_cluster::*;
 pub(super) use self::push_log::*;
+pub(super) use self::rate_service::*;
 pub(super) use self::route::*;
 pub(super) use self::sources::*;
 pub(super) use self::traffic::*;

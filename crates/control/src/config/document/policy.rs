@@ -5,7 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ConcurrencySection, Field, InjectSection, OnFailure, OneOrManyField, RateLimitSection, ShedSection,
+    ConcurrencySection, Field, InjectSection, OnFailure, OneOrManyField, ProcessorSection, RateLimitSection,
+    RateServiceSection, ShedSection,
 };
 use crate::config::fields::{
     AnyValue, OneOrMany, OrderedMap, Parsed, ShortOrFull, Switch, deserialize_secret,
@@ -35,12 +36,16 @@ pub(in crate::config) struct PoliciesSection {
     pub(in crate::config) authz: Field<Switch<ExternalAuthSection>>,
     /// Rate limiting: one limit, or several that must all admit a request.
     pub(in crate::config) rate_limit: Field<Switch<OneOrMany<RateLimitSection>>>,
+    /// Rate limiting by an external service, which counts for all gateways.
+    pub(in crate::config) rate_limit_service: Field<Switch<RateServiceSection>>,
     /// A limit on concurrent requests.
     pub(in crate::config) concurrency: Field<Switch<ConcurrencySection>>,
     /// Load shedding: requests that are rejected first under overload.
     pub(in crate::config) shed: Field<Switch<ShedSection>>,
     /// Fault injection, for testing.
     pub(in crate::config) inject: Field<Switch<InjectSection>>,
+    /// Processing of requests and responses by an external service.
+    pub(in crate::config) ext_proc: Field<Switch<ProcessorSection>>,
     /// The custom filters of the program, run in this order; a name alone is a filter without options. `ringmain` itself has
     /// none: docs/how-to/custom-filters.md describes how a program adds filters.
     pub(in crate::config) filters: Field<Switch<OneOrMany<ShortOrFull<String, FilterSection>>>>,

@@ -108,11 +108,31 @@ const SECTIONS: &[(&str, &str, &str)] = &[
         RULE,
         "{respond: 200, policies: {authz: {to: 'h2c://127.0.0.1:9000', grpc: @}}}",
     ),
+    (
+        "ExternalProcessor",
+        RULE,
+        "{respond: 200, policies: {ext_proc: @}}",
+    ),
     ("RateLimit", RULE, "{respond: 200, policies: {rate_limit: @}}"),
     (
         "Redis",
         RULE,
         "{respond: 200, policies: {rate_limit: {requests: 9, name: all, redis: @}}}",
+    ),
+    (
+        "RateLimitService",
+        RULE,
+        "{respond: 200, policies: {rate_limit_service: @}}",
+    ),
+    (
+        "RateLimitDescriptor",
+        RULE,
+        "{respond: 200, policies: {rate_limit_service: {to: 'h2c://127.0.0.1:9000', domain: a, descriptors: @}}}",
+    ),
+    (
+        "RateLimitEntry",
+        RULE,
+        "{respond: 200, policies: {rate_limit_service: {to: 'h2c://127.0.0.1:9000', domain: a, descriptors: {entries: @}}}}",
     ),
     ("Concurrency", RULE, "{respond: 200, policies: {concurrency: @}}"),
     ("Shed", RULE, "{respond: 200, policies: {shed: @}}"),

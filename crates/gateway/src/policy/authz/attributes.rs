@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Addr;
 use ringmain_wire::h1::{Framing, Version};
 
+use super::super::envoy_messages::value_text;
 use super::super::{Cleared, PolicyInput};
 use super::ExternalAuthz;
 use super::messages::{
@@ -224,7 +225,7 @@ fn add(headers: &mut BTreeMap<String, String>, name: &[u8], value: &[u8]) {
     // Names are tokens, and so ASCII.
     let mut name = String::from_utf8_lossy(name).into_owned();
     name.make_ascii_lowercase();
-    let value = text(value);
+    let value = value_text(value);
     match headers.entry(name) {
         Entry::Vacant(entry) => {
             entry.insert(value);
@@ -236,16 +237,6 @@ fn add(headers: &mut BTreeMap<String, String>, name: &[u8], value: &[u8]) {
             joined.push_str(&value);
         }
     }
-}
-
-/// Returns a value as text, with `!` in place of each byte that is not UTF-8.
-fn text(value: &[u8]) -> String {
-    let mut text = String::with_capacity(value.len());
-    for chunk in value.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| '!'));
-    }
-    text
 }
 
 /// Returns a certificate as PEM, percent-encoded.

@@ -6,7 +6,7 @@
 use ringmain_wire::h1::FieldBlock;
 use serde_json::{Map, Number, Value as Json};
 
-use super::header_changes::HeaderChange;
+use super::super::header_change::HeaderChange;
 use super::messages::{
     CheckResponse, DeniedResponse, HeaderOption, HttpResponse, OkResponse, QueryParameter, RpcStatus, Struct,
     Value, ValueKind,
@@ -134,6 +134,15 @@ fn denial(denied: DeniedResponse, default_status: u16) -> Denial {
     } else {
         Vec::new()
     };
+    let has_type = || {
+        fields
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("content-type"))
+    };
+    if !body.is_empty() && !has_type() {
+        // Browsers would guess the type. Name and value are valid.
+        let _ = fields.push("content-type", b"text/plain");
+    }
     Denial { status, fields, body }
 }
 

@@ -3,9 +3,9 @@
 use ringmain_wire::grpc::Code;
 use ringmain_wire::h1::FieldBlock;
 
+use super::super::header_change::{HeaderAction, HeaderChange};
 use super::super::{Cleared, PolicyInput, Refusal};
 use super::decision::{Changes, Decision, Denial, Metadata, decide};
-use super::header_changes::{HeaderAction, HeaderChange};
 use super::messages::{CHECK, CheckResponse};
 use super::query::change_query;
 use super::{Admission, CheckResult, ExternalAuthz, GRACE, attributes, refusal};
@@ -29,6 +29,7 @@ pub(super) async fn check(
         host: authz.policy.host.as_ref().map(|host| host.as_str()),
         metadata: &FieldBlock::new(),
         until: at.worker.cx.now().after(authz.policy.timeout),
+        is_stream: false,
         message_limit: limits::AUTHZ_MESSAGE_BYTES,
         ignore_health: authz.policy.fail_open,
     };

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use prost::{Enumeration, Message, Oneof};
+use prost::{Message, Oneof};
+
+pub(crate) use super::super::envoy_messages::{HeaderOption, HttpStatus, Struct, Value, ValueKind};
 
 /// The method of the service.
 pub(super) const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
@@ -149,12 +151,6 @@ pub(crate) struct DeniedResponse {
     pub(crate) body: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(crate) struct HttpStatus {
-    #[prost(int32, tag = "1")]
-    pub(crate) code: i32,
-}
-
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct OkResponse {
     /// Changes of request headers.
@@ -174,82 +170,9 @@ pub(crate) struct OkResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeaderOption {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) header: Option<HeaderValue>,
-    /// `google.protobuf.BoolValue`. If present, it decides, and not [`HeaderOption::append_action`].
-    #[prost(message, optional, tag = "2")]
-    pub(crate) append: Option<BoolValue>,
-    /// An [`AppendAction`].
-    #[prost(int32, tag = "3")]
-    pub(crate) append_action: i32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct HeaderValue {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
-    #[prost(string, tag = "2")]
-    pub(crate) value: String,
-    #[prost(bytes = "vec", tag = "3")]
-    pub(crate) raw_value: Vec<u8>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(crate) struct BoolValue {
-    #[prost(bool, tag = "1")]
-    pub(crate) value: bool,
-}
-
-/// The values of `HeaderAppendAction`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
-#[repr(i32)]
-pub(crate) enum AppendAction {
-    AppendOrAdd = 0,
-    AddIfAbsent = 1,
-    OverwriteOrAdd = 2,
-    OverwriteIfExists = 3,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub(crate) struct QueryParameter {
     #[prost(string, tag = "1")]
     pub(crate) key: String,
     #[prost(string, tag = "2")]
     pub(crate) value: String,
-}
-
-/// `google.protobuf.Struct`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Struct {
-    #[prost(btree_map = "string, message", tag = "1")]
-    pub(crate) fields: BTreeMap<String, Value>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Value {
-    #[prost(oneof = "ValueKind", tags = "1, 2, 3, 4, 5, 6")]
-    pub(crate) kind: Option<ValueKind>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-pub(crate) enum ValueKind {
-    #[prost(int32, tag = "1")]
-    Null(i32),
-    #[prost(double, tag = "2")]
-    Number(f64),
-    #[prost(string, tag = "3")]
-    Text(String),
-    #[prost(bool, tag = "4")]
-    Bool(bool),
-    #[prost(message, tag = "5")]
-    Struct(Struct),
-    #[prost(message, tag = "6")]
-    List(ListValue),
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ListValue {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) values: Vec<Value>,
 }

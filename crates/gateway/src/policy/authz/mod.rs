@@ -20,7 +20,6 @@ mod decision;
 #[cfg(feature = "fuzzing")]
 mod fuzzing;
 mod grpc;
-mod header_changes;
 mod http;
 mod messages;
 mod query;
@@ -31,7 +30,6 @@ use std::time::Duration;
 use self::decision::Denial;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::fuzzing::authz_outcome;
-pub(crate) use self::header_changes::HeaderChange;
 use super::{Cleared, ExternalResponse, PolicyInput, Refusal, StepResult, UsedHeaders, body_buffer};
 use crate::fault::Fault;
 use crate::model::{AuthzRequest, ExternalAuth, HeaderName, Target};
@@ -134,11 +132,9 @@ impl ExternalAuthz {
 
 /// Builds the refusal from the response of the service.
 fn refusal(fault: Fault, denial: Denial) -> Box<Refusal> {
-    let mut refusal: Box<Refusal> = fault.into();
-    refusal.fields = denial.fields;
-    refusal.response = Some(ExternalResponse {
+    let response = ExternalResponse {
         status: denial.status,
         body: denial.body,
-    });
-    refusal
+    };
+    Refusal::with_response(fault, response, denial.fields)
 }

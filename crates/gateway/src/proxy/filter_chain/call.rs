@@ -8,7 +8,9 @@ use std::task::{Poll, Waker};
 
 use super::{ChainEntry, FilterChain};
 use crate::fault::Fault;
-use crate::filter::{ExchangeEnd, FilterFuture, FilterResponse, Flow, Hook, Outcome, RunningFilter};
+use crate::filter::{
+    ExchangeEnd, FilterFault, FilterFuture, FilterResponse, Flow, Hook, Outcome, RunningFilter,
+};
 use crate::limits;
 use crate::proxy::Failure;
 
@@ -92,6 +94,8 @@ enum CallError {
     Failed(String),
     Panicked,
     TimedOut,
+    /// The fault of a filter of the gateway's own, which has logged it.
+    Fault(Fault),
 }
 
 impl FilterChain {
@@ -110,6 +114,7 @@ impl FilterChain {
         };
         let name = &entry.name;
         Err(self.record_failure(match error {
+            CallError::Fault(fault) => fault,
             CallError::Failed(why) => {
                 log::error!("the filter `{name}` failed: {why}");
                 Fault::FilterFailed
@@ -147,7 +152,10 @@ impl FilterChain {
             Ok(Flow::Wait(_)) => Err(CallError::Failed(
                 "its future returned another future to wait for".to_owned(),
             )),
-            Err(why) => Err(CallError::Failed(why.to_string())),
+            Err(why) => Err(match why.downcast::<FilterFault>() {
+                Ok(fault) => CallError::Fault(fault.0),
+                Err(why) => CallError::Failed(why.to_string()),
+            }),
         }
     }
 

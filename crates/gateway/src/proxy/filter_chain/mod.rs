@@ -24,11 +24,11 @@ use ringmain_wire::h1::allows_content;
 use self::call::FilterSlot;
 use super::{Continuation, Failure, RequestRoute, RoutedRequest, client, local_response};
 use crate::fault::Fault;
-use crate::filter::{BodyAccess, ExchangeEnd, FilterResponse, RequestContext, RequestInfo, Use};
+use crate::filter::{BodyAccess, ExchangeEnd, FilterResponse, RequestContext, RequestInfo, Use, UseKind};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{Action, Name};
-use crate::policy::Cleared;
+use crate::policy::{Cleared, PolicyInput};
 
 /// The filters of one request.
 pub(super) struct FilterChain {
@@ -187,14 +187,17 @@ impl FilterChain {
             path: route.decoded_path.clone(),
         };
         let info = RequestInfo { req, whose: &context };
+        let at = PolicyInput { worker, route, req };
         let begin = |filter: &Use| {
-            let opened = worker
-                .filters
-                .get_or_create(filter, &worker.cx)
-                .and_then(|instance| {
+            let opened = match &filter.kind {
+                UseKind::Processor(processor) => Some(processor.begin(&at, cleared.query())),
+                UseKind::Custom { id, factory } => {
+                    let instance = worker.filters.get_or_create(*id, &**factory, &worker.cx);
                     // The process' panic hook reports a panic.
-                    catch_unwind(AssertUnwindSafe(|| instance.begin(&info))).ok()
-                });
+                    instance
+                        .and_then(|instance| catch_unwind(AssertUnwindSafe(|| instance.begin(&info))).ok())
+                }
+            };
             let Some(running) = opened else {
                 log::error!(
                     "{req:?}: the filter `{}` panicked when it was created",

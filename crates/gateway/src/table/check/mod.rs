@@ -4,6 +4,7 @@
 mod datagrams;
 mod listeners;
 pub(super) mod rules;
+mod services;
 mod unresolved;
 mod upstreams;
 

@@ -1,12 +1,13 @@
 //! Checks of routes and their rules.
 
 use super::listeners::is_redirect;
+use super::services::{check_authz, check_processor, check_rate_service};
 use super::{ListenersByName, NameSet, ProblemList};
 use crate::limits;
 use crate::model::{
-    Action, Affinity, AffinityBy, AuthzRequest, DirectResponse, Forward, Fraction, HeaderChanges, HeaderName,
-    Hostname, JwtKeys, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, StatusHeaders,
-    StatusRange, StreamRoute, Target,
+    Action, Affinity, AffinityBy, DirectResponse, Forward, Fraction, HeaderChanges, HeaderName, Hostname,
+    JwtKeys, Name, PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, StatusHeaders, StreamRoute,
+    Target,
 };
 use crate::table::problem::{ConfigPart, Consequence};
 
@@ -175,48 +176,9 @@ pub(super) fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
             let redis = limit.redis.iter().map(|redis| &redis.upstream);
             redis.map(|upstream| ("policies.rate_limit", upstream)).collect()
         }
+        Policy::RateService(policy) => vec![("policies.rate_limit_service", &policy.upstream)],
+        Policy::Processor(policy) => vec![("policies.ext_proc", &policy.upstream)],
         _ => Vec::new(),
-    }
-}
-
-fn check_authz(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)) {
-    let policies = rule.policies.iter().filter_map(|policy| match policy {
-        Policy::ExternalAuth(policy) => Some(policy),
-        _ => None,
-    });
-    for policy in policies {
-        let StatusRange { first, last } = policy.allowed;
-        if first < 200 || last > 299 || first > last {
-            let found = format!("{first} to {last}");
-            report("policies.authz.allowed", "statuses from 200 to 299", found);
-        }
-        if let Some(status) = policy
-            .failure_status
-            .filter(|status| !(400..=599).contains(status))
-        {
-            report(
-                "policies.authz.failure_status",
-                "a status from 400 to 599",
-                status.to_string(),
-            );
-        }
-        if policy.body == 0 {
-            continue;
-        }
-        if policy.body > limits::AUTHZ_REQUEST_BYTES {
-            let expected = format!("at most {} bytes", limits::AUTHZ_REQUEST_BYTES);
-            report("policies.authz.body", &expected, policy.body.to_string());
-        }
-        let is_filter = |policy: &Policy| matches!(policy, Policy::Filter(_));
-        let conflict = match &rule.action {
-            _ if matches!(policy.ask, AuthzRequest::Path(_)) => "a fixed `path`, which is queried with GET",
-            Action::Push(_) => "push",
-            Action::Forward(forward) if forward.grpc_web => "`grpc_web`",
-            _ if rule.policies.iter().any(is_filter) => "filters",
-            _ => continue,
-        };
-        let expected = format!("no body for the service beside {conflict}");
-        report("policies.authz.body", &expected, policy.body.to_string());
     }
 }
 
@@ -246,6 +208,8 @@ pub(super) fn check_rule(route: &Route, number: usize, problems: &mut ProblemLis
     }
     check_claims(rule, &mut report);
     check_authz(rule, &mut report);
+    check_rate_service(rule, &mut report);
+    check_processor(rule, &mut report);
     check_satisfy_any(rule, &mut report);
     check_action(rule, &mut report);
     broken
@@ -276,12 +240,20 @@ fn check_claims(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)
         return;
     }
     for policy in &rule.policies {
-        let (part, by) = match policy {
-            Policy::RateLimit(limit) => ("policies.rate_limit.by", &limit.by),
-            Policy::Concurrency(cap) => ("policies.concurrency.by", &cap.by),
+        let (part, by): (_, Vec<&RateKey>) = match policy {
+            Policy::RateLimit(limit) => ("policies.rate_limit.by", limit.by.iter().collect()),
+            Policy::RateService(service) => (
+                "policies.rate_limit_service.descriptors",
+                service.keys().collect(),
+            ),
+            Policy::Concurrency(cap) => ("policies.concurrency.by", cap.by.iter().collect()),
             _ => continue,
         };
-        if let Some(RateKey::Claim(path)) = by.iter().find(|key| matches!(key, RateKey::Claim(_))) {
+        let claim = by.into_iter().find_map(|key| match key {
+            RateKey::Claim(path) => Some(path),
+            _ => None,
+        });
+        if let Some(path) = claim {
             let expected = "claims only together with the policy `jwt`";
             report(part, expected, format!("`{}` and no `jwt`", path.0));
         }
@@ -327,12 +299,13 @@ fn check_action(rule: &Rule, report: &mut impl FnMut(&'static str, &str, String)
         }
         Action::Push(_) => {
             let filters = rule.policies.iter().find_map(|policy| match policy {
-                Policy::Filter(filter) => Some(filter),
+                Policy::Filter(filter) => Some(("policies.filters", &*filter.name)),
+                Policy::Processor(_) => Some(("policies.ext_proc", "ext_proc")),
                 _ => None,
             });
-            if let Some(filter) = filters {
+            if let Some((part, name)) = filters {
                 let expected = "no filters on a push rule: they do not process its messages";
-                report("filters", expected, format!("`{}`", filter.name));
+                report(part, expected, format!("`{name}`"));
             }
         }
         Action::Broken { .. } => {}

@@ -1,4 +1,4 @@
-//! The authorization service over gRPC: slow, unavailable, invalid, resetting.
+//! Services over gRPC, authorization, rate limits and external processing: slow, unavailable, invalid, resetting.
 
 use std::time::Duration;
 
@@ -10,6 +10,9 @@ use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Role, 
 
 use super::authz::{Verdicts, refusal, told, user};
 use super::authz_messages::{self as proto, Check};
+use super::processing;
+use super::rate_limits::{self, limited, plan};
+use super::rate_messages;
 use super::service::{Mood, Trade};
 use crate::fingerprint;
 
@@ -17,6 +20,12 @@ use crate::fingerprint;
 struct Open {
     stream: Stream,
     body: Vec<u8>,
+    /// The request that a stream of messages is about.
+    id: u64,
+    /// The last message of such a stream is the head of the response.
+    is_response: bool,
+    /// The response has begun.
+    is_started: bool,
     due: Option<(Time, How, u64)>,
 }
 
@@ -34,6 +43,7 @@ enum How {
 }
 
 struct Guest {
+    kind: Kind,
     peer: Peer,
     connection: Connection,
     heads: HeadBuffer,
@@ -50,11 +60,88 @@ struct Guest {
     done: bool,
 }
 
+/// The kind of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Authz,
+    Limiter,
+    /// A stream: each message has a response.
+    Processor,
+}
+
+impl Kind {
+    fn path(self) -> &'static str {
+        match self {
+            Kind::Authz => "/envoy.service.auth.v3.Authorization/Check",
+            Kind::Limiter => "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+            Kind::Processor => "/envoy.service.ext_proc.v3.ExternalProcessor/Process",
+        }
+    }
+
+    /// Reads a query: the request that it is about. Its facts must be right.
+    fn question(self, open: &mut Open) -> u64 {
+        match self {
+            Kind::Authz => question(&open.body),
+            Kind::Limiter => rate_limits::question(&open.body),
+            Kind::Processor => {
+                (open.id, open.is_response) = processing::question(&open.body, open.id);
+                open.body.clear();
+                open.id
+            }
+        }
+    }
+
+    /// Returns the true response, and whether it admits the request. `favoured`: it must.
+    fn truth(self, id: u64, favoured: bool) -> (Vec<u8>, bool) {
+        match self {
+            Kind::Authz => match refusal(id).filter(|_| !favoured) {
+                Some(status) => (
+                    proto::denied(status.into(), &[("location", "/login")], &told(id)),
+                    false,
+                ),
+                None => (proto::ok(&[proto::set("x-user", &user(id))]), true),
+            },
+            Kind::Limiter if limited(id) && !favoured => {
+                let parts = [
+                    rate_messages::response_header("x-limited", "yes"),
+                    rate_messages::raw_body(&told(id)),
+                ];
+                (rate_messages::over_limit(&parts), false)
+            }
+            Kind::Limiter => (
+                rate_messages::ok(&[rate_messages::request_header("x-plan", &plan(id))]),
+                true,
+            ),
+            Kind::Processor => processing::truth(id, favoured),
+        }
+    }
+
+    /// Returns a response that would admit a request with another identity.
+    fn root(self) -> Vec<u8> {
+        match self {
+            Kind::Authz => proto::ok(&[proto::set("x-user", "root")]),
+            Kind::Limiter => rate_messages::ok(&[rate_messages::request_header("x-plan", "root")]),
+            Kind::Processor => processing::root(),
+        }
+    }
+
+    /// Returns the same with a header that the gateway writes itself.
+    fn forbidden(self) -> Vec<u8> {
+        let change = match self {
+            Kind::Authz => return proto::ok(&[proto::set("x-user", "root"), proto::set(":path", "/admin")]),
+            Kind::Limiter => rate_messages::request_header("host", "admin.example"),
+            Kind::Processor => return processing::forbidden(),
+        };
+        [self.root(), change].concat()
+    }
+}
+
 /// The most outages of a service.
 const FLAPS: u32 = 10;
 
 /// See the module.
 pub(super) struct GrpcVerdicts {
+    kind: Kind,
     world: World,
     addr: Addr,
     /// `None` while it is gone.
@@ -67,11 +154,12 @@ pub(super) struct GrpcVerdicts {
 }
 
 impl GrpcVerdicts {
-    pub(super) fn new(world: &World, addr: Addr, seed: u64, mood: Mood) -> GrpcVerdicts {
+    pub(super) fn new(kind: Kind, world: &World, addr: Addr, seed: u64, mood: Mood) -> GrpcVerdicts {
         let mut random = fastrand::Rng::with_seed(seed);
         let flaps = mood == Mood::Bad && random.u32(0..2) == 0;
         let first = world.now().after(span(&mut random));
         GrpcVerdicts {
+            kind,
             world: world.clone(),
             listener: Some(world.peer_listen(&addr)),
             addr,
@@ -118,7 +206,7 @@ impl GrpcVerdicts {
                 0 => self.random.usize(1..60),
                 _ => usize::MAX,
             };
-            self.guests.push(Guest::new(peer, piece, now));
+            self.guests.push(Guest::new(self.kind, peer, piece, now));
         }
         for at in 0..self.guests.len() {
             self.serve(at, now);
@@ -137,7 +225,8 @@ impl GrpcVerdicts {
             let (due, how) = self.plan(now);
             let mut calls = self.guests[at].open.iter_mut();
             if let Some(open) = calls.find(|open| open.stream == stream) {
-                open.due = Some((due, how, question(&open.body)));
+                let id = self.kind.question(open);
+                open.due = Some((due, how, id));
             }
         }
         let guest = &mut self.guests[at];
@@ -220,15 +309,22 @@ fn question(framed: &[u8]) -> u64 {
     id
 }
 
+/// Returns whether there is a whole message.
+fn is_whole(body: &[u8]) -> bool {
+    let length = body.get(1..5).and_then(|length| length.try_into().ok());
+    length.is_some_and(|length| body.len() == 5 + u32::from_be_bytes(length) as usize)
+}
+
 /// The number of kinds of lies.
 const LIES: u32 = 9;
 
 impl Guest {
-    fn new(peer: Peer, piece: usize, now: Time) -> Guest {
+    fn new(kind: Kind, peer: Peer, piece: usize, now: Time) -> Guest {
         let mut out = Vec::new();
         let limits = Limits::INTERNET;
         let connection = Connection::new(Role::Server, &limits, Duration::from_nanos(now.0), &mut out);
         Guest {
+            kind,
             peer,
             connection,
             heads: HeadBuffer::new(&limits),
@@ -276,11 +372,15 @@ impl Guest {
             match step.event {
                 Event::NeedMore => break,
                 Event::Request { stream, head, end } => {
-                    assert_eq!(head.target.path(), "/envoy.service.auth.v3.Authorization/Check");
-                    assert!(head.fields.get("grpc-timeout").is_some() && !end);
+                    assert_eq!(head.target.path(), self.kind.path());
+                    let is_stream = self.kind == Kind::Processor;
+                    assert!(head.fields.get("grpc-timeout").is_none() == is_stream && !end);
                     self.open.push(Open {
                         stream,
                         body: Vec::new(),
+                        id: 0,
+                        is_response: false,
+                        is_started: false,
                         due: None,
                     });
                 }
@@ -288,7 +388,11 @@ impl Guest {
                     self.connection.consume(stream, data.len(), &mut self.out);
                     if let Some(open) = self.open.iter_mut().find(|open| open.stream == stream) {
                         open.body.extend_from_slice(data);
-                        complete.extend(end.then_some(stream));
+                        let is_complete = match self.kind {
+                            Kind::Processor => !data.is_empty() && is_whole(&open.body),
+                            Kind::Authz | Kind::Limiter => end,
+                        };
+                        complete.extend(is_complete.then_some(stream));
                     }
                 }
                 Event::Broken { fault, .. } => panic!("the gateway broke a rule: {fault}"),
@@ -302,36 +406,58 @@ impl Guest {
         complete
     }
 
-    /// Ends the calls that are due.
+    /// Ends the calls that are due, or responds to their messages.
     fn respond(&mut self, now: Time, trade: &Verdicts) {
         let is_due = |open: &mut Open| open.due.is_some_and(|(at, how, _)| at <= now && how != How::Mute);
         let due: Vec<Open> = self.open.extract_if(.., is_due).collect();
-        for open in due {
-            let (stream, Some((_, how, id))) = (open.stream, open.due) else {
+        for mut open in due {
+            let (stream, Some((_, how, id))) = (open.stream, open.due.take()) else {
                 continue;
             };
             if self.cut || !self.connection.is_open(stream) {
                 continue;
             }
-            let refused = refusal(id).filter(|_| !trade.favoured.contains(&id));
-            let truth = match refused {
-                Some(status) => proto::denied(status.into(), &[("location", "/login")], &told(id)),
-                None => proto::ok(&[proto::set("x-user", &user(id))]),
+            let (truth, admits) = match open.is_response {
+                true => (processing::response(), true),
+                false => self.kind.truth(id, trade.favoured.contains(&id)),
             };
             match how {
                 How::Mute => {}
+                How::Whole if self.kind == Kind::Processor => {
+                    self.begin(&open);
+                    self.data(stream, &proto::framed(&truth), false);
+                    if !open.is_response {
+                        self.told.push((id, admits));
+                    }
+                    open.is_started = true;
+                    self.open.push(open);
+                }
                 How::Whole => {
                     self.message(stream, &proto::framed(&truth), &[("grpc-status", "0")]);
-                    self.told.push((id, refused.is_none()));
+                    self.told.push((id, admits));
+                }
+                // Only the end of a unary call makes these a lie: in a stream the message is that of another part.
+                How::Lie(0 | 1 | 3) if self.kind == Kind::Processor => {
+                    self.begin(&open);
+                    self.data(
+                        stream,
+                        &proto::framed(&processing::misplaced(open.is_response)),
+                        false,
+                    );
+                }
+                How::Lie(_) if open.is_started => {
+                    self.connection
+                        .reset(stream, ErrorCode::INTERNAL_ERROR, &mut self.out);
                 }
                 How::Lie(kind) => self.lie(stream, kind),
+                How::Failure if open.is_started => self.trailers(stream, &[("grpc-status", "14")]),
                 How::Failure => {
                     let fields = [("grpc-status", "14"), ("content-type", "application/grpc")];
                     self.head(stream, &fields, true);
                 }
                 How::Reset(code) => self.connection.reset(stream, code, &mut self.out),
                 How::Cut => {
-                    self.head(stream, &[("content-type", "application/grpc")], false);
+                    self.begin(&open);
                     self.data(stream, &proto::framed(&truth), false);
                     self.cut = true;
                 }
@@ -339,9 +465,16 @@ impl Guest {
         }
     }
 
+    /// Sends the head of a response, unless it was sent.
+    fn begin(&mut self, open: &Open) {
+        if !open.is_started {
+            self.head(open.stream, &[("content-type", "application/grpc")], false);
+        }
+    }
+
     /// An invalid response, which would allow the request if it were valid.
     fn lie(&mut self, stream: Stream, kind: u32) {
-        let root = proto::framed(&proto::ok(&[proto::set("x-user", "root")]));
+        let root = proto::framed(&self.kind.root());
         let status = [("grpc-status", "0")];
         match kind {
             0 => self.message(stream, &root, &[("grpc-status", "13")]),
@@ -354,10 +487,7 @@ impl Guest {
                 compressed[0] = 1;
                 self.message(stream, &compressed, &status);
             }
-            6 => {
-                let changes = [proto::set("x-user", "root"), proto::set(":path", "/admin")];
-                self.message(stream, &proto::framed(&proto::ok(&changes)), &status);
-            }
+            6 => self.message(stream, &proto::framed(&self.kind.forbidden()), &status),
             7 => {
                 self.head(
                     stream,
@@ -378,13 +508,17 @@ impl Guest {
         self.head(stream, &[("content-type", "application/grpc")], false);
         self.data(stream, framed, trailers.is_empty());
         if !trailers.is_empty() {
-            let mut block = FieldBlock::new();
-            for (name, value) in trailers {
-                block.push(name, value.as_bytes()).expect("a field");
-            }
-            let sent = self.connection.trailers(stream, &block, &mut self.out);
-            sent.expect("an open stream");
+            self.trailers(stream, trailers);
         }
+    }
+
+    fn trailers(&mut self, stream: Stream, fields: &[(&str, &str)]) {
+        let mut block = FieldBlock::new();
+        for (name, value) in fields {
+            block.push(name, value.as_bytes()).expect("a field");
+        }
+        let sent = self.connection.trailers(stream, &block, &mut self.out);
+        sent.expect("an open stream");
     }
 
     fn head(&mut self, stream: Stream, fields: &[(&str, &str)], end: bool) {

@@ -5,6 +5,7 @@
 //! refused in time never passes; a request passes uncounted or unauthorized only if the rule allows it; no request waits for longer than
 //! its timeout; keys are fetched one at a time, and no more often than the limit.
 
+mod arrivals;
 mod authz;
 #[path = "../../it/authz_messages.rs"]
 #[allow(dead_code, reason = "it is another test's too")]
@@ -12,6 +13,15 @@ mod authz_messages;
 mod grpc_authz;
 mod http;
 mod jwks;
+mod policies;
+#[path = "../../it/proc_messages.rs"]
+#[allow(dead_code, reason = "it is another test's too")]
+mod proc_messages;
+mod processing;
+mod rate_limits;
+#[path = "../../it/rate_messages.rs"]
+#[allow(dead_code, reason = "it is another test's too")]
+mod rate_messages;
 mod redis;
 mod service;
 
@@ -27,16 +37,17 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{
-    AuthzRequest, CredentialSource, Endpoint, EndpointLocation, ExternalAuth, GrpcCheck, HeaderName, Jwt,
-    JwtAlgorithm, JwtKeys, JwtProvider, Policy, RateLimit, Redis, RemoteKeys, Target, Upstream,
-    UpstreamProtocol,
+    Endpoint, EndpointLocation, ExternalAuth, ExternalProcessor, Jwt, Policy, RateLimit, RateService,
+    Upstream, UpstreamProtocol,
 };
 use ringmain_sim::{Fault as Broken, World};
 use ringmain_web::testing::TestReply;
 
 use self::authz::Verdicts;
-use self::grpc_authz::GrpcVerdicts;
+use self::grpc_authz::{GrpcVerdicts, Kind};
 use self::jwks::{Badge, Keys};
+pub(crate) use self::policies::rarely;
+use self::policies::{limit, processor_policy, remote_limit, service, tokens};
 use self::redis::Counting;
 use self::service::{Mood, Service, Trade};
 
@@ -55,9 +66,14 @@ struct Inner {
     /// The same service over gRPC, in its place.
     grpc_verdicts: Option<RefCell<GrpcVerdicts>>,
     counting: Option<RefCell<Service<Counting>>>,
+    /// The rate limit service over gRPC.
+    limiter: Option<RefCell<GrpcVerdicts>>,
+    processor: Option<RefCell<GrpcVerdicts>>,
     jwt: Option<Arc<Jwt>>,
     authz: Option<Arc<ExternalAuth>>,
     shared: Option<Arc<RateLimit>>,
+    remote: Option<Arc<RateService>>,
+    processing: Option<Arc<ExternalProcessor>>,
     /// Credentials of some requests that replace the usual ones.
     badges: RefCell<BTreeMap<u64, Badge>>,
     /// Requests that must not get to an origin.
@@ -69,14 +85,17 @@ struct Inner {
 }
 
 /// The addresses of the services.
-const PORTS: [(&str, u16); 3] = [("keys", 7001), ("verdicts", 7002), ("counting", 7003)];
+const PORTS: [(&str, u16); 5] = [
+    ("keys", 7001),
+    ("verdicts", 7002),
+    ("counting", 7003),
+    ("limiter", 7004),
+    ("processor", 7005),
+];
 
 fn at(number: usize) -> Addr {
     Addr::Inet(([127, 0, 0, 1], PORTS[number].1).into())
 }
-
-/// Requests of the shared limit that pass in a run, of a rate that brings no more within it.
-const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
 
 impl Asked {
     pub(crate) fn draw(world: &World, seed: u64, calm: bool) -> Asked {
@@ -96,7 +115,13 @@ impl Asked {
         let grpc = authz && seed % 3 == 1;
         let verdicts =
             (authz && !grpc).then(|| Service::new(world, at(1), own(2), mood, Verdicts::default()).into());
-        let grpc_verdicts = grpc.then(|| GrpcVerdicts::new(world, at(1), own(2), mood).into());
+        let grpc_verdicts = grpc.then(|| GrpcVerdicts::new(Kind::Authz, world, at(1), own(2), mood).into());
+        // Both count the same faults.
+        let remote = any && !crowd && !shared && seed % 4 == 1;
+        let processing = any && !crowd && seed % 4 == 2;
+        let processor =
+            processing.then(|| GrpcVerdicts::new(Kind::Processor, world, at(4), own(5), mood).into());
+        let limiter = remote.then(|| GrpcVerdicts::new(Kind::Limiter, world, at(3), own(4), mood).into());
         let counting = shared.then(|| Service::new(world, at(2), own(3), mood, Counting::default()).into());
         Asked(Rc::new(Inner {
             world: world.clone(),
@@ -107,9 +132,13 @@ impl Asked {
             verdicts,
             grpc_verdicts,
             counting,
+            limiter,
+            processor,
             jwt: (jwt || crowd).then(|| tokens(world, stale).into()),
             authz: authz.then(|| service(world, seed, calm, grpc).into()),
             shared: shared.then(|| limit(world, calm).into()),
+            remote: remote.then(|| remote_limit(seed, calm).into()),
+            processing: processing.then(|| processor_policy(seed, calm).into()),
             badges: RefCell::default(),
             outlaws: RefCell::default(),
             arrived: RefCell::default(),
@@ -129,13 +158,21 @@ impl Asked {
         self.0.authz.is_some()
     }
 
-    /// Returns whether requests are counted by the shared counter.
+    /// Returns whether requests are counted by a service.
     pub(crate) fn counts(&self) -> bool {
-        self.0.counting.is_some()
+        self.0.counting.is_some() || self.has_limiter()
     }
 
     pub(crate) fn is_any(&self) -> bool {
-        self.has_keys() || self.has_verdicts() || self.counts()
+        self.has_keys() || self.has_verdicts() || self.counts() || self.has_processor()
+    }
+
+    fn has_processor(&self) -> bool {
+        self.0.processing.is_some()
+    }
+
+    fn has_limiter(&self) -> bool {
+        self.0.remote.is_some()
     }
 
     pub(crate) fn policies(&self) -> Vec<Policy> {
@@ -143,19 +180,32 @@ impl Asked {
         let jwt = inner.jwt.iter().cloned().map(Policy::Jwt);
         let authz = inner.authz.iter().cloned().map(Policy::ExternalAuth);
         let shared = inner.shared.iter().cloned().map(Policy::RateLimit);
-        jwt.chain(authz).chain(shared).collect()
+        let remote = inner.remote.iter().cloned().map(Policy::RateService);
+        let processing = inner.processing.iter().cloned().map(Policy::Processor);
+        let all = jwt.chain(authz).chain(shared).chain(remote).chain(processing);
+        all.collect()
     }
 
     /// Returns the upstreams of the services.
     pub(crate) fn upstreams(&self, world: &World, patience: Duration) -> Vec<Arc<Upstream>> {
-        let there = [self.has_keys(), self.has_verdicts(), self.counts()];
+        let there = [
+            self.has_keys(),
+            self.has_verdicts(),
+            self.0.counting.is_some(),
+            self.has_limiter(),
+            self.has_processor(),
+        ];
         let asked = PORTS.iter().zip(there).filter(|(_, there)| *there);
         let upstream = |((name, port), _): (&(&str, u16), bool)| {
             let address = std::net::SocketAddr::from(([127, 0, 0, 1], *port));
             let mut upstream = Upstream::new(*name, vec![Endpoint::new(EndpointLocation::Address(address))]);
             upstream.pool.connections = 1 + world.below(6) as u32;
             upstream.connect_timeout = patience;
-            if *name == "verdicts" && self.0.grpc_verdicts.is_some() {
+            let is_grpc = match *name {
+                "limiter" | "processor" => true,
+                name => name == "verdicts" && self.0.grpc_verdicts.is_some(),
+            };
+            if is_grpc {
                 upstream.protocol = UpstreamProtocol::Http2;
             }
             upstream.into()
@@ -188,6 +238,12 @@ impl Asked {
         if self.has_verdicts() {
             fields += "X-User: root\r\n";
         }
+        if self.has_limiter() {
+            fields += "X-Plan: root\r\n";
+        }
+        if self.has_processor() {
+            fields += "X-Passed: root\r\n";
+        }
         fields
     }
 
@@ -198,6 +254,8 @@ impl Asked {
             self.0.badges.borrow_mut().insert(id, Badge::Key(newest));
         }
         self.with_verdicts(|verdicts| verdicts.favoured.insert(id));
+        self.with_limits(|limits| limits.favoured.insert(id));
+        self.with_processor(|processor| processor.favoured.insert(id));
         if let Some(counting) = &self.0.counting {
             counting.borrow_mut().trade.forgive();
         }
@@ -219,6 +277,20 @@ impl Asked {
     /// Its client begins to send it.
     pub(crate) fn send(&self, id: u64, now: Time) {
         self.with_verdicts(|verdicts| *verdicts.sent.entry(id).or_insert(now));
+        self.with_limits(|limits| *limits.sent.entry(id).or_insert(now));
+        self.with_processor(|processor| *processor.sent.entry(id).or_insert(now));
+    }
+
+    /// Passes the decisions of the external processor to `read`, if there is one.
+    fn with_processor<T>(&self, read: impl FnOnce(&mut Verdicts) -> T) -> Option<T> {
+        let processor = self.0.processor.as_ref()?;
+        Some(read(&mut processor.borrow_mut().trade))
+    }
+
+    /// Passes the decisions of the rate limit service to `read`, if there is one.
+    fn with_limits<T>(&self, read: impl FnOnce(&mut Verdicts) -> T) -> Option<T> {
+        let limiter = self.0.limiter.as_ref()?;
+        Some(read(&mut limiter.borrow_mut().trade))
     }
 
     /// Passes the decisions of the authorization service to `read`, if there is one.
@@ -233,34 +305,6 @@ impl Asked {
 
     pub(crate) fn has_arrived(&self, id: u64) -> bool {
         self.0.arrived.borrow().contains(&id)
-    }
-
-    /// Checks a request that has arrived at an origin. `field` returns the request's field of that name.
-    pub(crate) fn arrive(&self, id: u64, field: impl Fn(&str) -> Option<String>) {
-        let inner = &self.0;
-        assert!(!inner.outlaws.borrow().contains(&id), "{id} was let in");
-        if let Some(keys) = &inner.keys {
-            let served = &keys.borrow().trade.served;
-            match self.badge(id) {
-                Badge::Key(key) => assert!(served.contains(&key), "{id}: nobody has served its key {key}"),
-                badge => panic!("{id} was let in by {badge:?}"),
-            }
-        }
-        let known = self.with_verdicts(|known| (known.allowed.contains(&id), known.denied.contains(&id)));
-        if let (Some((allowed, denied)), Some(authz)) = (known, &inner.authz) {
-            let user = field("X-User");
-            assert!(
-                user.is_none() || user == Some(authz::user(id)) && allowed,
-                "{id} is said to be {user:?}"
-            );
-            if !authz.fail_open {
-                assert!(allowed && user.is_some(), "nobody has let {id} in");
-            }
-            // The network may have lost the refusal.
-            let lost = inner.world.count(Broken::Reset) > 0;
-            assert!(lost || !denied, "{id} was refused");
-        }
-        inner.arrived.borrow_mut().insert(id);
     }
 
     /// Returns whether a response is from these policies: correct or not. `waited` is the time since the request was complete.
@@ -320,8 +364,27 @@ impl Asked {
         if is(Fault::LimiterDown) {
             let redis = inner.shared.as_ref().and_then(|limit| limit.redis.as_ref());
             return Some(ensure(
-                redis.is_some_and(|redis| redis.denies) && broken,
+                (redis.is_some_and(|redis| redis.denies) || self.has_limiter()) && broken,
                 "it is to pass",
+            ));
+        }
+        if is(Fault::ProcessorUnavailable) {
+            return Some(ensure(self.has_processor() && broken, "the processor responds"));
+        }
+        if reply.header("X-Refused") == Some("yes") {
+            let known = self.has_processor() && processing::refused(id) && reply.status() == 403;
+            let text = said(reply);
+            return Some(ensure(
+                known && (text.is_empty() || text == authz::told(id).trim()),
+                "an unknown refusal",
+            ));
+        }
+        if reply.status() == 429 && self.has_limiter() {
+            let known = rate_limits::limited(id) && reply.header("X-Limited") == Some("yes");
+            let text = said(reply);
+            return Some(ensure(
+                known && (text.is_empty() || text == authz::told(id).trim()),
+                "an unknown refusal",
             ));
         }
         if reply.status() == 429 {
@@ -345,7 +408,9 @@ impl Asked {
         let authz = inner.authz.as_ref().map(|authz| authz.timeout);
         let redis = inner.shared.as_ref().and_then(|limit| limit.redis.as_ref());
         let shared = redis.map(|redis| redis.timeout);
-        let waits = [keys, authz, shared].into_iter().flatten();
+        let remote = inner.remote.as_ref().map(|remote| remote.timeout);
+        let processing = inner.processing.as_ref().map(|policy| policy.message_timeout * 2);
+        let waits = [keys, authz, shared, remote, processing].into_iter().flatten();
         waits.sum::<Duration>() + Duration::from_secs(2)
     }
 
@@ -410,10 +475,12 @@ impl Asked {
             .verdicts
             .iter()
             .for_each(|all| all.borrow_mut().become_(mood));
-        inner
+        let grpc = inner
             .grpc_verdicts
             .iter()
-            .for_each(|all| all.borrow_mut().become_(mood));
+            .chain(&inner.limiter)
+            .chain(&inner.processor);
+        grpc.for_each(|all| all.borrow_mut().become_(mood));
         inner
             .counting
             .iter()
@@ -432,7 +499,12 @@ impl Asked {
         }
         inner.keys.iter().for_each(|all| all.borrow_mut().act());
         inner.verdicts.iter().for_each(|all| all.borrow_mut().act());
-        inner.grpc_verdicts.iter().for_each(|all| all.borrow_mut().act());
+        let grpc = inner
+            .grpc_verdicts
+            .iter()
+            .chain(&inner.limiter)
+            .chain(&inner.processor);
+        grpc.for_each(|all| all.borrow_mut().act());
         inner.counting.iter().for_each(|all| all.borrow_mut().act());
     }
 
@@ -442,8 +514,13 @@ impl Asked {
         let keys = inner.keys.as_ref().and_then(|all| all.borrow().due());
         let verdicts = inner.verdicts.as_ref().and_then(|all| all.borrow().due());
         let grpc = inner.grpc_verdicts.as_ref().and_then(|all| all.borrow().due());
+        let limiter = inner.limiter.as_ref().and_then(|all| all.borrow().due());
+        let processor = inner.processor.as_ref().and_then(|all| all.borrow().due());
         let counting = inner.counting.as_ref().and_then(|all| all.borrow().due());
-        [keys, verdicts, grpc, counting].into_iter().flatten().min()
+        [keys, verdicts, grpc, counting, limiter, processor]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// They are gone.
@@ -451,10 +528,12 @@ impl Asked {
         let inner = &self.0;
         inner.keys.iter().for_each(|all| all.borrow_mut().close());
         inner.verdicts.iter().for_each(|all| all.borrow_mut().close());
-        inner
+        let grpc = inner
             .grpc_verdicts
             .iter()
-            .for_each(|all| all.borrow_mut().close());
+            .chain(&inner.limiter)
+            .chain(&inner.processor);
+        grpc.for_each(|all| all.borrow_mut().close());
         inner.counting.iter().for_each(|all| all.borrow_mut().close());
     }
 }
@@ -463,92 +542,7 @@ fn ensure(right: bool, why: &'static str) -> Result<(), &'static str> {
     right.then_some(()).ok_or(why)
 }
 
-/// Keys are fetched more rarely than connections are kept for.
-pub(crate) fn rarely(policy: &mut Policy) {
-    let Policy::Jwt(jwt) = policy else { return };
-    for provider in &mut Arc::make_mut(jwt).providers {
-        if let JwtKeys::Remote(remote) = &mut Arc::make_mut(provider).keys {
-            remote.refresh = Duration::from_mins(10);
-        }
-    }
-}
-
 /// Returns the text of a response's body, if it has one.
 fn said(reply: &TestReply) -> &str {
     str::from_utf8(reply.body()).unwrap_or_default().trim_end()
-}
-
-fn header(name: &str) -> HeaderName {
-    HeaderName::parse(name).expect("a header's name")
-}
-
-fn target(number: usize) -> Target {
-    Target::Upstream(PORTS[number].0.into())
-}
-
-fn tokens(world: &World, stale: Duration) -> Jwt {
-    let provider = JwtProvider {
-        name: "sim".into(),
-        issuer: "sim".into(),
-        audiences: Vec::new(),
-        algorithms: vec![JwtAlgorithm::Hs256],
-        keys: JwtKeys::Remote(RemoteKeys {
-            upstream: target(0),
-            host: None,
-            path: "/keys".into(),
-            refresh: Duration::from_secs([15, 60, 600][world.below(3)]),
-            stale,
-        }),
-        leeway: Duration::ZERO,
-        from: vec![CredentialSource::Header(header("Authorization"))],
-    };
-    Jwt {
-        providers: vec![provider.into()],
-        scopes: Vec::new(),
-        claims: Vec::new(),
-        headers: Vec::new(),
-        hide: world.below(2) == 0,
-    }
-}
-
-fn service(world: &World, seed: u64, calm: bool, grpc: bool) -> ExternalAuth {
-    // A run with filters has no bodies for it.
-    let kinds = if seed % 5 == 2 { 2 } else { 3 };
-    let (ask, body) = match world.below(kinds) {
-        0 => (AuthzRequest::Path("/verify".into()), 0),
-        1 => (AuthzRequest::Prefix("/ask".into()), 0),
-        _ => (AuthzRequest::Prefix("/ask".into()), limits::AUTHZ_REQUEST_BYTES),
-    };
-    let check = GrpcCheck {
-        partial_body: seed.is_multiple_of(2),
-        ..GrpcCheck::default()
-    };
-    let (ask, body) = match grpc {
-        true if check.partial_body => (AuthzRequest::Grpc(check.into()), body.min(100)),
-        true => (AuthzRequest::Grpc(check.into()), body),
-        false => (ask, body),
-    };
-    ExternalAuth {
-        body,
-        request_headers: vec![header("X-User"), header("X-Id")],
-        upstream_headers: vec![header("X-User")],
-        timeout: if calm {
-            Duration::from_mins(10)
-        } else {
-            Duration::from_secs(1)
-        },
-        fail_open: world.below(2) == 0,
-        ..ExternalAuth::new(target(1), ask)
-    }
-}
-
-fn limit(world: &World, calm: bool) -> RateLimit {
-    let mut limit = RateLimit::new("shared", 1 + world.below(60) as u32, NEVER);
-    let mut redis = Redis::of(target(2));
-    if calm {
-        redis.timeout = Duration::from_mins(10);
-    }
-    redis.denies = world.below(2) == 0;
-    limit.redis = Some(redis.into());
-    limit
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::header_changes::HeaderAction;
-use super::super::messages::{BoolValue, HeaderValue, HttpStatus, ListValue};
+use super::super::super::envoy_messages::{BoolValue, HeaderValue, ListValue};
+use super::super::super::header_change::HeaderAction;
+use super::super::messages::HttpStatus;
 use super::*;
 
 fn option(key: &str, value: &str, append: Option<bool>, append_action: i32) -> HeaderOption {

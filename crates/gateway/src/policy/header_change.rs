@@ -1,8 +1,8 @@
-//! A change of one header by an authorization service: parsed and validated before any change is applied. Pure.
+//! A change of one header by an external service: parsed and validated before any change is applied. Pure.
 
 use ringmain_wire::h1::{FieldBlock, Known};
 
-use super::messages::{AppendAction, HeaderOption};
+use super::envoy_messages::{AppendAction, HeaderOption};
 use crate::proxy::{FieldTreatment, ProxyField, treatment};
 
 /// A change of a header.
@@ -68,7 +68,11 @@ impl HeaderChange {
         Ok(change)
     }
 
-    fn parse(option: HeaderOption, default: HeaderAction) -> Result<HeaderChange, String> {
+    /// Parses a change; one that names no action has the `default`.
+    ///
+    /// # Errors
+    /// The header or its value cannot be sent, or frames the message.
+    pub(crate) fn parse(option: HeaderOption, default: HeaderAction) -> Result<HeaderChange, String> {
         let action = HeaderAction::of(&option, default).ok_or("an unknown append action")?;
         let header = option.header.ok_or("a change without a header")?;
         let mut name = header.key;
@@ -84,16 +88,25 @@ impl HeaderChange {
         Ok(HeaderChange { name, value, action })
     }
 
+    /// Returns [`HeaderAction::Append`] or [`HeaderAction::Overwrite`] by whether the header exists; `None`: nothing is changed.
+    pub(crate) fn action_for(&self, exists: bool) -> Option<HeaderAction> {
+        match self.action {
+            HeaderAction::AddIfAbsent if exists => None,
+            HeaderAction::OverwriteIfExists if !exists => None,
+            HeaderAction::Overwrite | HeaderAction::OverwriteIfExists => Some(HeaderAction::Overwrite),
+            HeaderAction::Append | HeaderAction::AddIfAbsent => Some(HeaderAction::Append),
+        }
+    }
+
     /// Applies the change to fields.
     pub(crate) fn apply(&self, fields: &mut FieldBlock) {
         let exists = fields
             .iter()
             .any(|(name, _)| name.eq_ignore_ascii_case(&self.name));
-        match self.action {
-            HeaderAction::AddIfAbsent if exists => return,
-            HeaderAction::OverwriteIfExists if !exists => return,
-            HeaderAction::Overwrite | HeaderAction::OverwriteIfExists => fields.remove(&self.name),
-            HeaderAction::Append | HeaderAction::AddIfAbsent => {}
+        match self.action_for(exists) {
+            None => return,
+            Some(HeaderAction::Overwrite) => fields.remove(&self.name),
+            Some(_) => {}
         }
         // The change was validated when it was parsed.
         let _ = fields.push(&self.name, &self.value);
@@ -101,7 +114,7 @@ impl HeaderChange {
 }
 
 /// Returns whether a request header frames the message, belongs to the connection, or names the client: the gateway writes it.
-fn is_own_request_header(name: &str) -> bool {
+pub(crate) fn is_own_request_header(name: &str) -> bool {
     match treatment(Known::of(name.as_bytes()), name.as_bytes()) {
         FieldTreatment::EndToEnd | FieldTreatment::Proxy(ProxyField::Other) => false,
         FieldTreatment::HopByHop | FieldTreatment::Proxy(_) => true,
