@@ -115,7 +115,7 @@ impl Record {
             number,
             time_ms,
             digest: digest(&append.entry),
-            entry: Ok(append.decoded.clone()),
+            entry: Ok(Entry::clone(&append.decoded)),
         }
     }
 
@@ -182,7 +182,7 @@ pub struct Append {
     /// The encoded entry.
     pub entry: Bytes,
     /// The entry, for adapters that report its record without reading it.
-    pub decoded: Entry,
+    pub decoded: Box<Entry>,
     /// The identity of the publication, if it has one.
     pub key: Option<AppendKey>,
 }

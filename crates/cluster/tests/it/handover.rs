@@ -262,6 +262,45 @@ fn a_leaving_node_hands_over_everything_that_it_knows_of_a_channel() {
 }
 
 #[test]
+fn a_mirror_does_not_wait_for_a_named_owner_that_was_killed() {
+    let mut mesh = Mesh::new(&[(Role::All, 2); 3]);
+    let channel = mesh.channel_of(0, 2);
+    mesh.nodes[2].handle(
+        NodeRequest::Interested {
+            channel: Arc::clone(&channel),
+            settings: SETTINGS,
+            needs_state: false,
+        },
+        mesh.now,
+    );
+    let sent = std::iter::from_fn(|| mesh.nodes[2].poll_send(link(2, 0)));
+    let sent: Vec<Frame> = sent.collect();
+    let number = sent.iter().find_map(|frame| match frame {
+        Frame::Subscribe { number, .. } => Some(*number),
+        _ => None,
+    });
+    let number = number.expect("a subscription");
+    for frame in sent {
+        mesh.nodes[0].receive(link(2, 0), frame, mesh.now);
+    }
+    mesh.exchange();
+    // The owner names another one, which ends before it receives the subscription.
+    let named = mesh.nodes[1].member().uid;
+    let moved = Frame::Moved { number, to: named };
+    mesh.nodes[2].receive(link(2, 0), moved, mesh.now);
+    while mesh.nodes[2].poll_send(link(2, 1)).is_some() {}
+    mesh.end(1);
+    mesh.events.clear();
+    mesh.run_for(limits::REFUSED_AFTER);
+    for node in [0, 2] {
+        mesh.nodes[node].note_refused(named, mesh.now);
+    }
+    mesh.run_for(limits::GONE_AFTER + limits::HOLD_TIME + limits::RETRY_INTERVAL);
+    let is_synced = |(node, event): &(usize, Event)| *node == 2 && matches!(event, Event::Synced { .. });
+    assert!(mesh.events.iter().any(is_synced), "{:?}", mesh.events);
+}
+
+#[test]
 fn a_joining_node_receives_channels_without_subscribers_too() {
     let mut mesh = Mesh::new(&[(Role::All, 2)]);
     let names: Vec<Arc<str>> = (0..40).map(|number| format!("c{number}").into()).collect();

@@ -112,7 +112,7 @@ mod tests {
             id,
             partition: Partition(partition),
             entry: Bytes::from(vec![0; bytes]),
-            decoded: beat(id),
+            decoded: Box::new(beat(id)),
             key: None,
         }
     }

@@ -121,7 +121,7 @@ impl Node {
             id,
             partition,
             entry: bytes.into(),
-            decoded: entry,
+            decoded: Box::new(entry),
             key: append_key,
         }));
     }

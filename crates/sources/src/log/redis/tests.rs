@@ -74,7 +74,7 @@ fn appends_of_a_partition_keep_their_order() {
         id,
         partition: Partition(partition),
         entry: [1, 2].as_slice().into(),
-        decoded: beat(id),
+        decoded: Box::new(beat(id)),
         key: key.map(|key| AppendKey {
             channel: "news".into(),
             key: key.into(),

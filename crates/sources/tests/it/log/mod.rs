@@ -96,7 +96,7 @@ impl Node {
                 id: self.appends - 1,
                 partition: Partition(partition),
                 entry: entry(content).encode().into(),
-                decoded: entry(content),
+                decoded: Box::new(entry(content)),
                 key: None,
             })
         });
@@ -112,7 +112,7 @@ impl Node {
             id: self.appends - 1,
             partition: Partition(partition),
             entry: bytes.into(),
-            decoded: entry(0),
+            decoded: Box::new(entry(0)),
             key: None,
         };
         self.request(vec![LogRequest::Append(append)]);
@@ -126,7 +126,7 @@ impl Node {
             id: self.appends - 1,
             partition: Partition(partition),
             entry: entry(content).encode().into(),
-            decoded: entry(content),
+            decoded: Box::new(entry(content)),
             key: Some(AppendKey {
                 channel: "news".into(),
                 key: key.into(),
