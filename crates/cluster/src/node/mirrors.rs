@@ -553,10 +553,8 @@ impl Node {
     pub(super) fn tick_mirrors(&mut self, now: Duration) {
         let (mut late, mut lost, mut idle) = (Vec::new(), Vec::new(), Vec::new());
         for (name, mirror) in &mut self.mirrors.by_name {
-            if mirror
-                .idle_since
-                .is_some_and(|since| now.saturating_sub(since) >= limits::MIRROR_IDLE)
-            {
+            let is_idle = |since| now.saturating_sub(since) >= limits::MIRROR_IDLE;
+            if mirror.idle_since.is_some_and(is_idle) {
                 idle.push(Arc::clone(name));
                 continue;
             }
@@ -578,8 +576,11 @@ impl Node {
             self.emit(Event::Lost { channel });
         }
         for name in late {
-            let mirror = self.mirrors.by_name.get(&name);
-            let confirmed = mirror.and_then(|mirror| mirror.confirmed);
+            let confirmed = self
+                .mirrors
+                .by_name
+                .get(&name)
+                .and_then(|mirror| mirror.confirmed);
             match confirmed.filter(|confirmed| now < confirmed.until) {
                 Some(confirmed) => self.ask_node(&name, Some(confirmed.owner), now),
                 None => self.ask_owner(&name, now),
