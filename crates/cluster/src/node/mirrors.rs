@@ -544,12 +544,6 @@ impl Node {
         }
     }
 
-    /// Returns whether a node sends its channels to new owners.
-    fn sends_channels(&self, uid: Uid) -> bool {
-        let peer = self.peers.get(&uid);
-        uid == self.member.uid || peer.is_some_and(|peer| peer.version >= 2 && peer.link.is_some())
-    }
-
     pub(super) fn tick_mirrors(&mut self, now: Duration) {
         let (mut late, mut lost, mut idle) = (Vec::new(), Vec::new(), Vec::new());
         for (name, mirror) in &mut self.mirrors.by_name {

@@ -200,6 +200,12 @@ impl Node {
         }
     }
 
+    /// Returns whether a node sends its channels to new owners.
+    pub(super) fn sends_channels(&self, uid: Uid) -> bool {
+        let peer = self.peers.get(&uid);
+        uid == self.member.uid || peer.is_some_and(|peer| peer.version >= 2 && peer.link.is_some())
+    }
+
     /// Returns whether a node is linked.
     #[must_use]
     pub fn is_linked(&self, uid: Uid) -> bool {
