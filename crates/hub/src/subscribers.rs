@@ -18,6 +18,7 @@ mod requests;
 mod subscriptions;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -93,7 +94,7 @@ pub struct SubscriberLimits {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot {
-    generation: u32,
+    generation: NonZeroU32,
     conn: Option<Conn>,
 }
 
@@ -151,7 +152,7 @@ impl SubscriberTable {
     pub fn open(&mut self, variant: Variant, info: Option<Arc<ClientInfo>>) -> ConnId {
         let conn = Some(Conn::new(variant, info));
         let index = self.free_conns.pop().unwrap_or_else(|| {
-            let (generation, conn) = (0, None);
+            let (generation, conn) = (NonZeroU32::MIN, None);
             self.conns.push(Slot { generation, conn });
             (self.conns.len() - 1) as u32
         });
@@ -170,7 +171,7 @@ impl SubscriberTable {
             return;
         };
         if slot.generation == id.generation && slot.conn.take().is_some() {
-            slot.generation = slot.generation.wrapping_add(1);
+            slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
             self.free_conns.push(id.index);
         }
     }

@@ -1,5 +1,6 @@
 //! Notifications about connections, and replies to requests.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::history::StreamPosition;
@@ -10,8 +11,11 @@ use crate::protocol::{Disconnect, Fault, Published, Unsubscribed};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     pub(super) index: u32,
-    pub(super) generation: u32,
+    /// Not 0, so that an optional ID takes no more memory.
+    pub(super) generation: NonZeroU32,
 }
+
+const _: () = assert!(size_of::<Option<ConnId>>() == 8, "each client has one");
 
 impl ConnId {
     /// Returns the index of the connection at its worker. Another connection may reuse it later.

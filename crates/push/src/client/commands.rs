@@ -114,7 +114,7 @@ impl CommandHandler {
     fn execute(&self, command: Command, out: &mut Vec<u8>) -> std::result::Result<(), Disconnect> {
         let number = command.id;
         if command == Command::default() {
-            self.client.awaits_pong.set(false);
+            self.client.set_awaits_pong(false);
             return Ok(());
         }
         let Some(command) = self.admit_in_order(command, out)? else {

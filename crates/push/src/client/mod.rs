@@ -47,18 +47,34 @@ pub(crate) struct Client {
     pub(crate) pending: PendingState,
     /// The number of commands without a reply.
     in_flight: Cell<u32>,
-    /// Set while a ping has no pong.
-    awaits_pong: Cell<bool>,
-    /// Set once the kernel's buffer is [limited](limits::KERNEL_UNSENT), by the first push.
-    has_kernel_limit: Cell<bool>,
+    link: Cell<LinkState>,
     metrics: Arc<WorkerMetrics>,
     /// The requests to the application. `None`: there is no application.
     pub(crate) proxy_client: Option<Box<ProxyClient>>,
 }
 
+/// Two facts about the connection in one byte, which is the last that the client's size has room for.
+#[derive(Clone, Copy, Debug, Default)]
+struct LinkState(u8);
+
+impl LinkState {
+    /// Set while a ping has no pong.
+    const AWAITS_PONG: u8 = 1;
+    /// Set once the kernel's buffer is [limited](limits::KERNEL_UNSENT), by the first push.
+    const HAS_KERNEL_LIMIT: u8 = 2;
+
+    fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    fn with(self, flag: u8, is_set: bool) -> LinkState {
+        LinkState(if is_set { self.0 | flag } else { self.0 & !flag })
+    }
+}
+
 const _: () = assert!(
-    size_of::<Client>() <= 120,
-    "an idle client takes this, besides its state in web and in the hub"
+    size_of::<Client>() <= 112,
+    "an idle client takes this, besides its state in web and in the hub; with the counts of its `Rc` 128 bytes, a size class of allocators"
 );
 
 pub(crate) struct PendingSubscribe {
@@ -164,8 +180,7 @@ impl Client {
             permissions: RefCell::default(),
             pending: PendingState::default(),
             in_flight: Cell::default(),
-            awaits_pong: Cell::new(false),
-            has_kernel_limit: Cell::new(false),
+            link: Cell::default(),
             metrics: Arc::clone(metrics),
             proxy_client,
         }
@@ -238,7 +253,9 @@ impl Client {
 
     /// Sends a push as encoded by the hub.
     pub(crate) fn send_push(&self, encoded: Bytes) {
-        if !self.has_kernel_limit.replace(true) {
+        let link = self.link.get();
+        if !link.has(LinkState::HAS_KERNEL_LIMIT) {
+            self.link.set(link.with(LinkState::HAS_KERNEL_LIMIT, true));
             // Pushes for a slow client have to wait where newer values replace them, and a ping must not wait behind them.
             self.transport.borrow().limit_kernel_buffer(limits::KERNEL_UNSENT);
         }
@@ -275,6 +292,12 @@ impl Client {
             Some(push) if self.unidirectional => self.format.write(push, out),
             _ => self.format.write(reply, out),
         }
+    }
+
+    /// Notes a ping that needs a pong, or the pong.
+    pub(crate) fn set_awaits_pong(&self, awaits: bool) {
+        self.link
+            .set(self.link.get().with(LinkState::AWAITS_PONG, awaits));
     }
 
     /// Counts a command whose reply follows.
@@ -442,7 +465,7 @@ impl Client {
     pub(crate) fn send_ping(&self) {
         if !self.is_connecting() {
             // A unidirectional client cannot send a pong.
-            self.awaits_pong.set(!self.unidirectional);
+            self.set_awaits_pong(!self.unidirectional);
             let mut out = Vec::new();
             self.write_reply(Reply::default(), &mut out);
             // A ping is sent ahead of replies, which a client may take longer to receive than the pong timeout.
@@ -453,7 +476,7 @@ impl Client {
     pub(crate) fn check_pong(&self) {
         // The ping may not have reached a client that is too slow for the messages queued before it. One that receives nothing is closed by
         // web's `rate_bytes`.
-        if self.awaits_pong.get() && self.transport.borrow().unsent_bytes() == 0 {
+        if self.link.get().has(LinkState::AWAITS_PONG) && self.transport.borrow().unsent_bytes() == 0 {
             self.disconnect(Disconnect::NO_PONG);
         }
     }
