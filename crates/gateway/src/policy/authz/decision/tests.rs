@@ -93,7 +93,15 @@ fn a_denial_has_the_response_of_the_service() {
         panic!("expected a denial");
     };
     let fields: Vec<_> = denial.fields.iter().collect();
-    assert_eq!(fields, [("x-a", &b"1"[..]), ("x-a", b"2"), ("x-b", b"2")]);
+    assert_eq!(
+        fields,
+        [
+            ("x-a", &b"1"[..]),
+            ("x-a", b"2"),
+            ("x-b", b"2"),
+            ("content-type", b"text/plain")
+        ]
+    );
     assert_eq!((denial.status, &denial.body[..]), (401, &b"no"[..]));
 }
 
