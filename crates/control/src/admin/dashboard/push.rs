@@ -26,7 +26,7 @@ pub(super) struct PushRow {
     refused: Vec<(&'static str, u64)>,
     /// Disconnected clients by code, most frequent first.
     disconnects: Vec<(String, u64)>,
-    /// Subscribers that missed publications because a queue between workers was full.
+    /// Subscriptions with a gap, whatever its cause.
     lost: u64,
     recovered: u64,
     unrecovered: u64,
