@@ -34,7 +34,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// The content security policy of the page: its one script and style, by their digests (a test computes them), and connections to
 /// this server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-jkKHezPd5cmfZhoCdTUH8KZwSEvkM1z1ReKYl4wT+Ls='; script-src 'sha256-Spo93mBfXic6TmUVKDk5loGZ4nCI9+sDHbppSrDfi/Q='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-jkKHezPd5cmfZhoCdTUH8KZwSEvkM1z1ReKYl4wT+Ls='; script-src 'sha256-KZPDiS/Ng8pQXHt9yUJXoM4arc4ln0cqM3s7lk4TJQ8='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// The latest snapshot, shared by all viewers, and the history.
