@@ -63,6 +63,8 @@ pub(super) struct ReadStream {
     pub(super) name: Arc<str>,
     pub(super) last: EntryId,
     pub(super) is_asking: bool,
+    /// The reason for which the server reads none of the streams, if it is this one.
+    pub(super) refusal: Option<RedisError>,
 }
 
 type Job<'l> = Pin<Box<dyn Future<Output = Done> + Send + 'l>>;
@@ -213,9 +215,9 @@ pub(super) fn read(
     id: ServerId,
     connected: &Connected,
     mut reading: MultiplexedConnection,
-    streams: Vec<ReadStream>,
+    mut streams: Vec<ReadStream>,
 ) -> Job<'static> {
-    let mut closed = connected.closed.clone();
+    let (control, mut closed) = (connected.server.control.clone(), connected.closed.clone());
     let count = connected.reading.size.count(streams.len());
     Box::pin(async move {
         let positions = streams.iter().map(|stream| (&*stream.name, stream.last));
@@ -225,8 +227,31 @@ pub(super) fn read(
             reply = read::query(&mut reading, &command, is_asking) => reply,
             _ = closed.changed() => Err(is_closed()),
         };
+        if streams.len() > 1
+            && let Err(error) = &reply
+            && error.code() == Some("WRONGTYPE")
+        {
+            tokio::select! {
+                () = note_refusals(control, &mut streams) => {}
+                _ = closed.changed() => {}
+            }
+        }
         Done::Read(id, streams, reply)
     })
+}
+
+/// Finds the streams for which the server has refused a read.
+async fn note_refusals(mut control: MultiplexedConnection, streams: &mut [ReadStream]) {
+    let mut pipeline = Pipeline::with_capacity(streams.len());
+    pipeline.ignore_errors();
+    for stream in &*streams {
+        pipeline.add_command(read::ends_command(&stream.name));
+    }
+    // Without replies the server has failed.
+    let replies = pipeline.query_async::<Vec<Result<Value, RedisError>>>(&mut control);
+    for (stream, reply) in streams.iter_mut().zip(replies.await.unwrap_or_default()) {
+        stream.refusal = Ends::of(reply).err();
+    }
 }
 
 /// Ends a read that waits. `None`: it ends by itself in at most [`BLOCK`](super::server::BLOCK).

@@ -494,6 +494,7 @@ impl<'l> Adapter<'l> {
             (Err(error), [stream]) if is_elsewhere(&error) => {
                 return self.displace(id, stream.partition, &error);
             }
+            (Err(_), _) if self.close_refused(&streams) => return,
             (Err(error), _) => return self.fail(id, &error.into()),
         };
         let mut streams = streams.into_iter();

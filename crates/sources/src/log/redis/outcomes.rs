@@ -8,6 +8,7 @@ use ringmain_sys::clock;
 
 use super::append::Outcome;
 use super::batch::{Delivery, Group};
+use super::jobs::ReadStream;
 use super::partitions::Partitions;
 use super::read::StreamEntry;
 use super::{Adapter, ServerId};
@@ -32,6 +33,16 @@ pub(super) fn take_batch(queue: &mut AppendQueue, partitions: &Partitions, is_cl
 }
 
 impl Adapter<'_> {
+    /// Closes the partitions for which the server has refused a read of several. Returns whether there are any.
+    pub(super) fn close_refused(&mut self, streams: &[ReadStream]) -> bool {
+        for stream in streams {
+            if let Some(error) = &stream.refusal {
+                self.close(stream.partition, stream.generation, &error.to_string());
+            }
+        }
+        streams.iter().any(|stream| stream.refusal.is_some())
+    }
+
     pub(super) fn appended(&mut self, id: ServerId, mut groups: Vec<Group>) {
         self.partitions
             .set_appending(groups.iter().map(|group| group.partition), false);

@@ -188,6 +188,7 @@ impl Partitions {
                 name: Arc::clone(&state.stream),
                 last: position.last,
                 is_asking: false,
+                refusal: None,
             })
         });
         open.collect()
@@ -210,6 +211,7 @@ impl Partitions {
                 name: Arc::clone(&state.stream),
                 last,
                 is_asking: state.is_asking(),
+                refusal: None,
             };
             Some((state.server?, connection, stream))
         });
@@ -400,6 +402,7 @@ mod tests {
             name: Arc::from("{p:1}"),
             last,
             is_asking: false,
+            refusal: None,
         }
     }
 

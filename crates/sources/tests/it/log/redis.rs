@@ -391,6 +391,26 @@ fn few_of_the_older_entries_that_are_large_are_read() {
     assert!(read < 3_000_000, "{read} bytes");
 }
 
+/// The server refuses to read any stream of a command with one that is none.
+#[test]
+fn a_partition_that_is_no_stream_is_closed_alone() {
+    let Some(redis) = DurableRedis::start(&[]) else {
+        return;
+    };
+    let mut node = Node::new(engine(&redis));
+    node.open(0, FROM_START);
+    node.open(1, FROM_START);
+    node.append_until_done(1, 1);
+    redis.call(&["DEL", "{log:1}"]);
+    redis.call(&["SET", "{log:1}", "x"]);
+    // The read ends, and the next one is refused.
+    node.append_until_done(0, 1);
+    node.until_closed(1);
+    node.append_until_done(0, 2);
+    node.until_content(0, 2);
+    assert_eq!(node.closed, [], "the other one remains open");
+}
+
 #[test]
 fn a_partition_that_cannot_be_read_is_closed_alone() {
     let Some(redis) = DurableRedis::start(&[]) else {
