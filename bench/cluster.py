@@ -214,8 +214,9 @@ def measure(case, system, ats, each, arguments, perf=None):
     clients = [Clients(case, system.ports[at], each, seconds) for at in ats]
     rig.until("the clients are connected", lambda: all(some.are_connected() for some in clients), 30, 0.1)
     time.sleep(1)
-    # So that channels exist, caches are filled, and subscriptions have their first publication.
-    publish(system, PREFIX, rate, 1.5, sequences)
+    # So that channels exist, caches are filled, and subscriptions have their first publication. With a log for longer: after three seconds of
+    # appends the owner of a partition does not read them back.
+    publish(system, PREFIX, rate, 5 if arguments.log else 1.5, sequences)
     time.sleep(0.3)
     recorder = None
     if perf:
