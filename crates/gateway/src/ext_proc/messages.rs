@@ -2,7 +2,7 @@
 
 use prost::{Enumeration, Message, Oneof};
 
-pub(super) use crate::policy::envoy_messages::{HeaderOption, HeaderValue, HttpStatus};
+pub(super) use crate::policy::envoy_messages::{HeaderOption, HeaderValue, HttpStatus, Span};
 
 /// The method of the service.
 pub(super) const PROCESS: &str = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
@@ -186,13 +186,4 @@ pub(crate) enum BodySendMode {
     None = 0,
     Streamed = 1,
     Buffered = 2,
-}
-
-/// `google.protobuf.Duration`.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(crate) struct Span {
-    #[prost(int64, tag = "1")]
-    pub(crate) seconds: i64,
-    #[prost(int32, tag = "2")]
-    pub(crate) nanos: i32,
 }

@@ -48,6 +48,15 @@ impl HeaderValue {
     }
 }
 
+/// `google.protobuf.Duration`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub(crate) struct Span {
+    #[prost(int64, tag = "1")]
+    pub(crate) seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub(crate) nanos: i32,
+}
+
 /// The values of `HeaderAppendAction`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Enumeration)]
 #[repr(i32)]

@@ -8,7 +8,6 @@ use ringmain_gateway::model::{BodyMode, ExternalProcessor, Policy, ProcessingMod
 use super::{Builder, field_value, parsed_items, parsed_value, set_if_some};
 use crate::config::document;
 use crate::config::error::FilePosition;
-use crate::config::fields::Spanned;
 
 impl Builder<'_> {
     pub(super) fn build_processor(
@@ -16,17 +15,7 @@ impl Builder<'_> {
         part: document::ProcessorSection,
         position: FilePosition,
     ) -> Option<Policy> {
-        let Some(to) = part.to else {
-            self.errors.report(position, "the key `to`", "none");
-            return None;
-        };
-        let to_position = to.position;
-        let upstream = self.resolve_target(Spanned {
-            value: to.value.map(|text| text.0),
-            position: to_position,
-            is_valid: to.is_valid,
-        });
-        self.check_http2(&upstream, to_position);
+        let upstream = self.resolve_service(part.to, position, true)?;
         let mut policy = ExternalProcessor::new(upstream);
         policy.host = parsed_value(part.host);
         policy.mode = ProcessingMode {

@@ -13,7 +13,7 @@ use super::{Builder, field_value, list_items, parsed_items, parsed_value, time_v
 use crate::config::document::{self, Field};
 use crate::config::error::{FilePosition, quote};
 use crate::config::fields::{ParseScalar, Parsed, Spanned, Switch};
-use crate::config::scalars::{KeyDigest, is_path};
+use crate::config::scalars::{KeyDigest, UpstreamTarget, is_path};
 
 impl Builder<'_> {
     /// Returns a rule's policies: its own, and those of other kinds of its route. Counters without a name are named after their
@@ -220,22 +220,10 @@ impl Builder<'_> {
             }
             None => self.build_http_authz(part.path, part.prefix, position)?,
         };
-        let Some(to) = part.to else {
-            self.errors.report(position, "the key `to`", "none");
-            return None;
-        };
+        let upstream = self.resolve_service(part.to, position, is_grpc)?;
         let timeout = time_value(part.timeout).unwrap_or(Duration::from_secs(1));
         if timeout.is_zero() {
             self.errors.report(position, "a `timeout` above 0", "0");
-        }
-        let (to_position, is_valid) = (to.position, to.is_valid);
-        let upstream = self.resolve_target(Spanned {
-            value: to.value.map(|text| text.0),
-            position: to_position,
-            is_valid,
-        });
-        if is_grpc {
-            self.check_http2(&upstream, to_position);
         }
         let failure_status = field_value(part.failure_status);
         if let Some(status) = failure_status.filter(|status| !(400..=599).contains(status)) {
@@ -291,8 +279,31 @@ impl Builder<'_> {
         })
     }
 
+    /// Returns the upstream of an external service. `None`: an error was reported.
+    pub(super) fn resolve_service(
+        &mut self,
+        to: Field<Parsed<UpstreamTarget>>,
+        position: FilePosition,
+        is_grpc: bool,
+    ) -> Option<model::Target> {
+        let Some(to) = to else {
+            self.errors.report(position, "the key `to`", "none");
+            return None;
+        };
+        let to_position = to.position;
+        let upstream = self.resolve_target(Spanned {
+            value: to.value.map(|text| text.0),
+            position: to_position,
+            is_valid: to.is_valid,
+        });
+        if is_grpc {
+            self.check_http2(&upstream, to_position);
+        }
+        Some(upstream)
+    }
+
     /// Checks that an upstream that is queried over gRPC uses HTTP/2.
-    pub(super) fn check_http2(&self, target: &model::Target, position: FilePosition) {
+    fn check_http2(&self, target: &model::Target, position: FilePosition) {
         let model::Target::Upstream(name) = target else {
             return;
         };

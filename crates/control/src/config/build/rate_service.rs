@@ -18,17 +18,7 @@ impl Builder<'_> {
         part: document::RateServiceSection,
         position: FilePosition,
     ) -> Option<Policy> {
-        let Some(to) = part.to else {
-            self.errors.report(position, "the key `to`", "none");
-            return None;
-        };
-        let to_position = to.position;
-        let upstream = self.resolve_target(Spanned {
-            value: to.value.map(|text| text.0),
-            position: to_position,
-            is_valid: to.is_valid,
-        });
-        self.check_http2(&upstream, to_position);
+        let upstream = self.resolve_service(part.to, position, true)?;
         let domain = field_value(part.domain).unwrap_or_default();
         if domain.is_empty() {
             self.errors.report(position, "the key `domain`, a name", "none");

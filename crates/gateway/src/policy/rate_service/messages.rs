@@ -2,7 +2,7 @@
 
 use prost::{Enumeration, Message};
 
-pub(super) use super::super::envoy_messages::{HeaderOption, HeaderValue};
+pub(super) use super::super::envoy_messages::{HeaderOption, HeaderValue, Span};
 
 /// The method of the service.
 pub(super) const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -95,13 +95,4 @@ pub(crate) enum Unit {
     Day = 4,
     Month = 5,
     Year = 6,
-}
-
-/// `google.protobuf.Duration`.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub(crate) struct Span {
-    #[prost(int64, tag = "1")]
-    pub(crate) seconds: i64,
-    #[prost(int32, tag = "2")]
-    pub(crate) nanos: i32,
 }

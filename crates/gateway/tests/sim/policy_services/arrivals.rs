@@ -13,7 +13,7 @@ impl Asked {
         if let Some(keys) = &inner.keys {
             let served = &keys.borrow().trade.served;
             match self.badge(id) {
-                Badge::Key(key) => assert!(served.contains(&key), "{id}: nobody has served its key {key}"),
+                Badge::Key(key) => assert!(served.contains(&key), "{id}: its key {key} was not served"),
                 badge => panic!("{id} was let in by {badge:?}"),
             }
         }
@@ -25,7 +25,10 @@ impl Asked {
                 "{id} is said to be {user:?}"
             );
             if !authz.fail_open {
-                assert!(allowed && user.is_some(), "nobody has let {id} in");
+                assert!(
+                    allowed && user.is_some(),
+                    "{id} arrived without an allowance of the service"
+                );
             }
             // The network may have lost the refusal.
             let lost = inner.world.count(Broken::Reset) > 0;

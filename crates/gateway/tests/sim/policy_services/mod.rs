@@ -395,7 +395,7 @@ impl Asked {
             let counted = here || inner.limited.get() <= counting.trade.refusals;
             return Some(ensure(
                 counted && reply.header("Retry-After").is_some(),
-                "nobody has counted so",
+                "more refusals than the limiters have counted",
             ));
         }
         None
