@@ -279,17 +279,6 @@ impl Reader {
         self.serving = serving;
     }
 
-    /// Handles the loss of records below `first`, which were not read.
-    pub(crate) fn trim(&mut self, first: u64) {
-        let floor = first.saturating_sub(1);
-        if floor <= self.position {
-            return;
-        }
-        self.position = floor;
-        (self.digest, self.must_verify) = (None, false);
-        self.raise_floor(floor);
-    }
-
     fn raise_floor(&mut self, floor: u64) {
         self.floor = floor;
         // Older records have no part in it.

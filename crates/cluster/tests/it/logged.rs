@@ -211,6 +211,13 @@ impl Rig {
     }
 
     /// Returns the states of mirrors: their relation and position.
+    /// Returns the epoch of the channel, as a state for a new subscriber has it.
+    pub(super) fn epoch(&mut self) -> Option<Epoch> {
+        self.events();
+        self.subscribe();
+        self.states().last().and_then(|(_, at)| *at).map(|at| at.epoch)
+    }
+
     fn states(&mut self) -> Vec<(SyncKind, Option<StreamPosition>)> {
         let events = self.events().into_iter().filter_map(|event| match event {
             Event::Synced { state, kind, .. } => Some((kind, state.position)),

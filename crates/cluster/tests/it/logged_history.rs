@@ -98,12 +98,9 @@ fn read_older(rig: &mut Rig, first: u64) {
 fn written() -> Rig {
     let mut rig = Rig::live();
     publish(&mut rig, 3);
-    let Ok(Entry::Life { life, .. }) = Entry::decode(&rig.records[0].1) else {
-        panic!("expected a life");
-    };
     let beat = Beat {
-        life: life.life,
-        binding: life.binding,
+        life: life_of(&rig),
+        binding: rig.binding,
         seen: rig.records.last().expect("a record").0,
     };
     rig.records
@@ -166,7 +163,51 @@ fn records_that_were_deleted_before_they_were_read_end_a_whole_life() {
         partition: PARTITION,
         first,
     });
+    let life = life_of(&rig);
+    receive_beat(&mut rig, life, first);
     assert_eq!(first_state(&mut rig), (first - 1, vec![]));
+    assert_eq!(
+        rig.epoch(),
+        Some(life.epoch()),
+        "a beat proves that it is the same life"
+    );
+}
+
+/// Nodes that have read its first entry are in it already.
+#[test]
+fn records_that_were_deleted_before_they_were_read_may_begin_a_life() {
+    let mut rig = Rig::live();
+    publish(&mut rig, 1);
+    rig.subscribe();
+    let first = rig.records.last().expect("a record").0 + 5;
+    rig.receive(LogEvent::Trimmed {
+        partition: PARTITION,
+        first,
+    });
+    receive_beat(&mut rig, Life(99), first);
+    assert_eq!(rig.epoch(), Some(Life(99).epoch()));
+}
+
+fn life_of(rig: &Rig) -> Life {
+    match Entry::decode(&rig.records[0].1) {
+        Ok(Entry::Life { life, .. }) => life.life,
+        other => panic!("expected a life, found {other:?}"),
+    }
+}
+
+/// A beat of another node, which has read up to there.
+fn receive_beat(rig: &mut Rig, life: Life, number: u64) {
+    let beat = Beat {
+        life,
+        binding: rig.binding,
+        seen: number - 1,
+    };
+    let entry = beat_entry(beat).encode();
+    rig.receive(LogEvent::Records {
+        partition: PARTITION,
+        records: vec![Record::read(number, 1000, &entry)],
+        now_ms: 1000,
+    });
 }
 
 /// The publications of the life before are in the history, too.

@@ -108,6 +108,21 @@ impl Reader {
         }
     }
 
+    /// Handles the loss of records below `first`, which were not read.
+    pub(crate) fn trim(&mut self, first: u64) {
+        let floor = first.saturating_sub(1);
+        if floor <= self.position {
+            return;
+        }
+        self.position = floor;
+        (self.digest, self.must_verify) = (None, false);
+        // Another life may have begun there: a beat above proves the current one.
+        (self.life, self.unproven, self.life_start) = (None, None, 0);
+        self.is_attached = false;
+        self.keys = IdempotencyKeys::default();
+        self.raise_floor(floor);
+    }
+
     /// Retains an older publication of a channel that the node does not serve. They must be added from the newest to the oldest.
     pub(crate) fn retain_older(&mut self, older: OlderPublication, now: Duration) {
         let settings = older.publish.settings;
